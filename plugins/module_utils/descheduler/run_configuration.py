@@ -44,12 +44,6 @@ OWNED_PODS = ("pods", "deployments", "replica_sets", "stateful_sets")
 """What tells which pods a configuration leaves out."""
 
 
-def _no_faults(schema: schemas.Schema) -> tuple[schemas.Fault, ...]:
-    """The faults if no configuration was given."""
-    del schema
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeschedulerOptions:
     """Options of the module. ``desired`` is ``None`` if no configuration was given (``restarted``).
@@ -64,18 +58,18 @@ class DeschedulerOptions:
     schema: schemas.Schema
     place: installation.Location
     parse: run_proofs.Parse
-    desired: rollout.DesiredConfig | None = None
-    faults: tuple[schemas.Fault, ...] = ()
-    version: str = ""
-    write: t.Callable[[t.Any], str] = str
-    faults_with: t.Callable[[schemas.Schema], tuple[schemas.Fault, ...]] = _no_faults
+    desired: rollout.DesiredConfig | None
+    faults: tuple[schemas.Fault, ...]
+    version: str
+    write: t.Callable[[t.Any], str]
+    faults_with: t.Callable[[schemas.Schema], tuple[schemas.Fault, ...]]
     image_version: str = ""
-    restart: t.Literal["rollout", "scale", "none"] = "rollout"
-    verify: bool = True
-    rollback: bool = True
-    force_conflicts: bool = True
-    running_jobs: t.Literal["wait", "refuse", "ignore"] = "wait"
-    timeout: float = 300.0
+    restart: t.Literal["rollout", "scale", "none"]
+    verify: bool
+    rollback: bool
+    force_conflicts: bool
+    running_jobs: t.Literal["wait", "refuse", "ignore"]
+    timeout: float
 
     def result(
         self, outcome: outcomes.ConfigOutcome, message: str, *, failed: bool = False, **more: t.Any

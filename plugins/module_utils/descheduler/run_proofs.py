@@ -83,13 +83,6 @@ def _scale_down(target: run_targets.DeschedulerTarget, why: str, timeout: float)
     target.reread()
 
 
-def restore(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> None:
-    """Restore the pod template's annotations, and the replicas if we scaled the Deployment to 0."""
-    target.settle(
-        _marked(target, journal.marks, f"Restore {target.ref}", journal.replicas, bare=journal.bare)
-    )
-
-
 def _marked(
     target: run_targets.DeschedulerTarget,
     marks: rollout.Marks,
@@ -317,7 +310,9 @@ def roll_back(
     if target.text != journal.config:
         means = None if target.text is None else verification.parse(target.text)
         kept = rollout.digest(means) not in ours or not _restored(target, journal)
-    restore(target, journal)
+    sentence = f"Restore {target.ref}"
+    # Also the replicas, if we scaled the Deployment to 0.
+    target.settle(_marked(target, journal.marks, sentence, journal.replicas, bare=journal.bare))
     target.reread()
     waiting = verification.settled(within=ROLLED_BACK_WITHIN_SECONDS).waiting
     runs = f"but {waiting}" if waiting else f"and {'its pods run' if kept else 'the old one runs'}"

@@ -432,12 +432,15 @@ def _version(found: objects.Raw | None) -> str:
 
 
 _KEPT = (
-    ("", "configmaps", "get create patch delete"),
-    (kinds.LEASES.group, kinds.LEASES.plural, "get list create patch delete"),
+    *permissions.rights("get create patch delete", "", "configmaps", (names.NAMESPACE,)),
+    *permissions.rights(
+        "get list create patch delete",
+        kinds.LEASES.group,
+        kinds.LEASES.plural,
+        (names.NAMESPACE,),
+    ),
 )
-"""Group, plural and verbs of what a rollout keeps in our namespace:
-the previous state, and its lock.
-"""
+"""What a rollout keeps in our namespace: the previous state, and its lock."""
 
 
 def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
@@ -466,22 +469,12 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     asked: list[tuple[permissions.Need, str]] = []
     if writes:
         name = place.config_map if target.config_map else ""
-        asked.append(
-            (
-                permissions.Need(
-                    "patch" if name else "create", "", "configmaps", (place.namespace,)
-                ),
-                name,
-            )
-        )
+        verb = "patch" if name else "create"
+        asked.append((permissions.Need(verb, "", "configmaps", (place.namespace,)), name))
     if restarts:
         need = permissions.Need("patch", target.kind.group, target.kind.plural, (place.namespace,))
         asked.append((need, place.deployment))
-    for group, plural, granted in _KEPT:
-        asked += [
-            (permissions.Need(verb, group, plural, (names.NAMESPACE,)), "")
-            for verb in granted.split()
-        ]
+    asked += [(need, "") for need in _KEPT]
     lacking = [
         need
         for need, name in asked

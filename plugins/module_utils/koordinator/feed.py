@@ -166,59 +166,6 @@ and a controller that looks every 3 s.
 """
 
 
-def limiter_seconds(
-    snapshot: snapshots.Snapshot,
-    plans: t.Sequence[drain_policy.PodPlan],
-    controller: migration_controller.Controller,
-    now: str = "",
-) -> dict[str, float]:
-    """For how long the object limiter of its workload stretches the departure of these pods,
-    by the workload's UID.
-
-    With ``now`` (RFC 3339) the evictions that it remembers are counted.
-    """
-    start, taken = _remembered(snapshot, now)
-    return _limited_seconds(snapshot, plans, controller, taken, start)
-
-
-def _remembered(
-    snapshot: snapshots.Snapshot, now: str
-) -> tuple[float, dict[object_limiter.Key, list[float]]]:
-    """The moment as seconds since the epoch, and what the object limiter remembers;
-    without it 0 and nothing.
-    """
-    moment = decoding.moment(now)
-    if moment is None:
-        return 0.0, {}
-    return moment.timestamp(), object_limiter.by_key(object_limiter.evictions((), snapshot.pods))
-
-
-def _limited_seconds(
-    snapshot: snapshots.Snapshot,
-    plans: t.Sequence[drain_policy.PodPlan],
-    controller: migration_controller.Controller,
-    taken: dict[object_limiter.Key, list[float]],
-    start: float,
-) -> dict[str, float]:
-    """The same from ``start``; the departures are added to ``taken``."""
-    found: dict[str, float] = {}
-    counts: dict[object_limiter.Key, list[drain_policy.PodPlan]] = {}
-    for plan in plans:
-        counts.setdefault(object_limiter.keys_of(plan.pod)[0], []).append(plan)
-    for key, group in counts.items():
-        workload = snapshot.workload_of(group[0].pod)
-        gap, burst = migration_controller.interval(
-            controller, "workload", workload.replicas if workload else 0
-        )
-        if not workload or not gap:
-            continue
-        times = object_limiter.departures(taken.get(key, ()), gap, burst, len(group), start)
-        taken.setdefault(key, []).extend(times)
-        if times[-1] > start:
-            found[workload.uid] = max(found.get(workload.uid, 0.0), times[-1] - start)
-    return found
-
-
 class Pace:
     """How fast pods leave by PodMigrationJobs, wave after wave:
     each waits for what the object limiter remembers.
@@ -234,7 +181,40 @@ class Pace:
         now: str = "",
     ) -> None:
         self._snapshot, self._controller = snapshot, controller
-        self._start, self._taken = _remembered(snapshot, now if controller else "")
+        self._start = 0.0
+        self._taken: dict[object_limiter.Key, list[float]] = {}
+        moment = decoding.moment(now) if controller else None
+        if moment is not None:
+            self._start = moment.timestamp()
+            self._taken = object_limiter.by_key(object_limiter.evictions((), snapshot.pods))
+
+    def limited(
+        self, plans: t.Sequence[drain_policy.PodPlan], after: float = 0.0
+    ) -> dict[str, float]:
+        """For how long the object limiter of its workload stretches the departure of these pods,
+        by the workload's UID; they begin ``after`` seconds from now, and are remembered.
+        """
+        controller, start = self._controller, self._start + after
+        found: dict[str, float] = {}
+        if controller is None:
+            return found
+        counts: dict[object_limiter.Key, list[drain_policy.PodPlan]] = {}
+        for plan in plans:
+            counts.setdefault(object_limiter.keys_of(plan.pod)[0], []).append(plan)
+        for key, group in counts.items():
+            workload = self._snapshot.workload_of(group[0].pod)
+            gap, burst = migration_controller.interval(
+                controller, "workload", workload.replicas if workload else 0
+            )
+            if not workload or not gap:
+                continue
+            times = object_limiter.departures(
+                self._taken.get(key, ()), gap, burst, len(group), start
+            )
+            self._taken.setdefault(key, []).extend(times)
+            if times[-1] > start:
+                found[workload.uid] = max(found.get(workload.uid, 0.0), times[-1] - start)
+        return found
 
     def seconds(
         self,
@@ -256,9 +236,7 @@ class Pace:
         by_namespace, burst = migration_controller.interval(controller, "namespace", 0)
         spaces = collections.Counter(plan.pod.namespace for plan in plans)
         waits = [by_namespace * max(0, size - burst) for size in spaces.values()]
-        limited = _limited_seconds(
-            self._snapshot, plans, controller, self._taken, self._start + after
-        )
+        limited = self.limited(plans, after)
         return each + max((rounds - 1) * each, *limited.values(), *waits)
 
 

@@ -418,7 +418,7 @@ def _pace(
     if controller is None:
         return
     jobs = [plan for plan in plans if plan.route == "job"]
-    for uid, seconds in feed.limiter_seconds(snapshot, jobs, controller, asked.now).items():
+    for uid, seconds in feed.Pace(snapshot, controller, asked.now).limited(jobs).items():
         workload = snapshot.workload(uid)
         if workload is None or seconds <= asked.choices.job_wait:
             continue

@@ -12,7 +12,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.s
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import dispositions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.dispositions import routes
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import causes
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import Pace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import ALLOCATED
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, PodPlan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
@@ -185,8 +185,8 @@ def test_the_estimate_follows_the_limits() -> None:
     )
     assert seconds(narrow) == 3 + 2 * each
     plans = planned(found, controller=Controller())
-    assert limiter_seconds(found, plans, Controller()) == {"uid-Deployment-web": 300.0}
-    assert limiter_seconds(found, plans, FREE) == {}
+    assert Pace(found, Controller()).limited(plans) == {"uid-Deployment-web": 300.0}
+    assert Pace(found, FREE).limited(plans) == {}
 
 
 def test_each_wave_waits_for_what_the_limiter_remembers_of_those_before() -> None:
@@ -207,7 +207,7 @@ def test_the_plan_counts_the_evictions_that_the_limiter_remembers() -> None:
     taken["metadata"]["annotations"] = {ALLOCATED: '{"name":"r-1","uid":"u-1"}'}
     found, now = snapshot(deployment("web", 3), pods=[*web(grace=0), taken]), "2026-01-01T00:10:00.000Z"
     [plan] = planned(found, controller=Controller())
-    assert limiter_seconds(found, [plan], Controller(), now) == {"uid-Deployment-web": 180.0}
+    assert Pace(found, Controller(), now).limited([plan]) == {"uid-Deployment-web": 180.0}
     choices = DrainPolicy(controller=Controller(), backend="koordinator")
     assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices, now=now)) == 3 + 15 + 180
     assert sum(wave_seconds(found, [plan], [("n1",)], choices=choices)) == 3 + 15, "nobody knows when that was"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import objects, start_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import limiter_seconds
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.feed import Pace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import preflight, queues, wave_times
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migration_controller import (
@@ -147,7 +147,7 @@ def test_jobs_go_as_fast_as_their_controller_lets_them(controller: dict[str, t.A
 def test_the_object_limiter_stretches_what_exceeds_its_burst(count: int, burst: int, seconds: float | None) -> None:
     found = web(9, here=count)
     controller = Controller(object_limiters={"workload": Limiter(60.0, 1, burst=burst)})
-    assert limiter_seconds(found, planned(found), controller).get("uid-Deployment-web") == seconds
+    assert Pace(found, controller).limited(planned(found)).get("uid-Deployment-web") == seconds
 
 
 def test_the_estimate_reads_probes_and_grace() -> None:
