@@ -76,8 +76,7 @@ def _discard(event: Event) -> None:
     del event
 
 
-def _unchanged(params: Params, environ: t.Mapping[str, str]) -> Params:
-    del environ
+def _unchanged(params: Params) -> Params:
     return params
 
 
@@ -154,8 +153,7 @@ class ModuleSpec(abc.ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterModuleSpec(ModuleSpec):
-    """A module that works on a cluster. ``prepare`` turns converted options and the
-    environment into the engine's.
+    """A module that works on a cluster. ``prepare`` turns converted options into the engine's.
 
     ``lacking`` finds the permissions that are missing for all of it, for the message about one,
     also those for the pods of its ``nodes`` in the namespaces that it is limited to (``within``).
@@ -163,7 +161,7 @@ class ClusterModuleSpec(ModuleSpec):
 
     engine: t.Callable[[run_context.Context, Params], run_context.Result]
     lacking: Lacking | None = None
-    prepare: t.Callable[[Params, t.Mapping[str, str]], Params] = _unchanged
+    prepare: t.Callable[[Params], Params] = _unchanged
 
     @property
     def argument_spec(self) -> dict[str, t.Any]:
@@ -174,7 +172,7 @@ class ClusterModuleSpec(ModuleSpec):
         if missing is not None:
             return {**failure(missing_required_lib("kubernetes")), "exception": missing}
         run = run_context.Run.parse(arguments.get("run"))
-        params = self.prepare(self.converted(arguments), call.environ)
+        params = self.prepare(self.converted(arguments))
         return calls.perform(
             connection_options.connection(arguments, call.environ),
             lambda ctx: self.engine(ctx, params),

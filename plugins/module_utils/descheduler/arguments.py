@@ -137,13 +137,12 @@ def _merged(config: dict[str, t.Any], overrides: t.Mapping[str, t.Any]) -> dict[
     return found
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def _prepared(params: specs.Params) -> specs.Params:
     """The module's options with the engine's under ``engine``.
 
     Raises:
         BadOption: there is no such version, or a configuration is missing.
     """
-    del environ
     flavor: schemas.Flavor = params["flavor"]
     schema = schema_of("version", flavor, params["version"] or "")
     usual = dataclasses.asdict(installation.DEFAULT_LOCATIONS[flavor])
@@ -204,9 +203,8 @@ class DeschedulerSpec(specs.ClusterModuleSpec):
     def run(self, arguments: specs.Arguments, call: specs.Call) -> dict[str, t.Any]:
         if arguments["state"] != "validated":
             return specs.ClusterModuleSpec.run(self, arguments, call)
-        options: run_configuration.DeschedulerOptions = self.prepare(
-            self.converted(arguments), call.environ
-        )["engine"]
+        params = self.prepare(self.converted(arguments))
+        options: run_configuration.DeschedulerOptions = params["engine"]
         warned = f" with {len(options.faults)} warnings" if options.faults else ""
         digest = options.desired.digest if options.desired else ""
         valid = options.result(

@@ -77,9 +77,7 @@ SPEC = specs.ClusterModuleSpec(
     engine=lambda ctx, params: run_drain.drain(
         ctx, specs.from_params(run_drain.DrainOptions, params)
     ),
-    prepare=lambda params, environ: arguments_policy.combined(
-        arguments.from_params(_with_alarm(params)), environ
-    ),
+    prepare=lambda params: arguments_policy.combined(arguments.from_params(_with_alarm(params))),
     # The URL of a webhook and its headers are secrets.
     unshown=(*arguments.POD_RULES, "announce"),
     detailed=True,

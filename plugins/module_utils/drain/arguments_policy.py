@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import typing as t
 from pathlib import Path
 
@@ -50,7 +51,7 @@ CHOICES: dict[str, t.Any] = {
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def combined(params: specs.Params) -> specs.Params:
     """The options, with those of ``CHOICES`` combined into one ``choices``.
 
     Raises:
@@ -68,7 +69,7 @@ def combined(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params
     chosen["namespaces"] = tuple(chosen.get("namespaces", ()))
     chosen["fenced"] = tuple(chosen.get("fenced", ()))
     rest = {name: value for name, value in params.items() if name not in names}
-    return {**rest, "choices": drain_policy.DrainPolicy(**chosen, self_pod=own_pod(environ))}
+    return {**rest, "choices": drain_policy.DrainPolicy(**chosen, self_pod=own_pod(os.environ))}
 
 
 def reactive_budgets(

@@ -32,13 +32,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 _ONE_WAY = "only one of pods, nodes with or without pod_selector, and name"
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def _prepared(params: specs.Params) -> specs.Params:
     """The engine's options: a selection of pods and a specification of their jobs.
 
     Raises:
         BadOptions: options are invalid; names all of them.
     """
-    del environ
     template: objects.Raw | None = params["reservation_template"]
     faults = [*_targets(params), *_names(params), *_reservation(params)]
     ttl = typed.ttl(params["ttl"])

@@ -57,8 +57,7 @@ def _refuse_unknown(arguments: t.Mapping[str, t.Any], spec: specs.ModuleSpec) ->
             raise option_values.BadOption("node_conditions", name, f"one of {known}")
 
 
-def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _checked(params: specs.Params) -> specs.Params:
     if not _NAME.fullmatch(params["name"]):
         raise option_values.BadOption(
             "name", params["name"], "up to 52 lower-case letters, digits and hyphens"

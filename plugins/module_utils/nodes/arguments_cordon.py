@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
@@ -20,8 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 )
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     arguments_policy.notice(params)
     return {**params, "rules": arguments_policy.pod_rules_of(params["rules"])}
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     option_values,
     specs,
@@ -19,8 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 NEEDED = ("key", "node", "hook", "rule", "action", "tasks")
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     for index, one in enumerate(params["hooks"] or ()):
         if missing := [key for key in NEEDED if not one.get(key)]:
             raise option_values.BadOption(

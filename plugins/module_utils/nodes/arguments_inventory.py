@@ -69,8 +69,7 @@ SUFFIXES = ("cluster_nodes.yml", "cluster_nodes.yaml")
 """How the name of a configuration file ends."""
 
 
-def _checked(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _checked(params: specs.Params) -> specs.Params:
     option_values.label_selector("node_selector", params["node_selector"] or "")
     return params
 

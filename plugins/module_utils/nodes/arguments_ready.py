@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
@@ -25,8 +24,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 )
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     selector = option_values.label_selector("node_selector", params["node_selector"] or "")
     if params["soak_since"] and decoding.moment(params["soak_since"]) is None:
         raise option_values.BadOption(

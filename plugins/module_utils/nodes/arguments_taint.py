@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
@@ -21,13 +20,12 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 )
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def _prepared(params: specs.Params) -> specs.Params:
     """The desired taints, read from the options.
 
     Raises:
         BadOption: ``node_selector`` cannot be parsed, or taints are invalid; names all of them.
     """
-    del environ
     params["node_selector"] = option_values.label_selector(
         "node_selector", params["node_selector"] or ""
     )

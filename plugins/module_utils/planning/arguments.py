@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import typing as t
-
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
     option_values,
     specs,
@@ -20,14 +18,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning 
 )
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def _prepared(params: specs.Params) -> specs.Params:
     option_values.label_selector("node_selector", params["node_selector"] or "")
     arguments_policy.notice(params)
     for name in ("max_parallel", "max_per_zone"):
         if params[name] is not None and params[name] < 1:
             raise option_values.BadOption(name, params[name], "an integer of at least 1")
     asked = arguments.read("before_pod", params.pop("before_pod"), "before_pod")
-    return arguments_policy.combined({**params, "before_pod": asked}, environ)
+    return arguments_policy.combined({**params, "before_pod": asked})
 
 
 SPEC = specs.ClusterModuleSpec(

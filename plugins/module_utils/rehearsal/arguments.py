@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import typing as t
 from pathlib import Path
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import (
@@ -20,8 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 )
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     state = params.pop("state")
     path = Path(params["path"] or "snapshot.json.gz").expanduser().absolute()
     snapshot = None

@@ -26,8 +26,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 URL = "a URL such as https://chat.example.com/hooks/maintenance"
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     for name in ("start", "end"):
         if params[name] and read.instant(params[name]) is None:
             raise option_values.BadOption(

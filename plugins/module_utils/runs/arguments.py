@@ -89,8 +89,7 @@ def _listed(ctx: run_context.Context, options: StateOptions) -> run_context.Resu
     return run_context.Result({"traces": shown, "resumable": resumable, "nodes": []})
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     return {**params, "results": tuple(map(details.whole, params["results"] or ()))}
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import run_permissions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
@@ -14,8 +13,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
-    del environ
+def _prepared(params: specs.Params) -> specs.Params:
     budgets = arguments_policy.reactive_budgets(params["reactive_budgets"])
     return {
         **params,

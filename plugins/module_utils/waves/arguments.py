@@ -78,7 +78,7 @@ LACKING: t.Mapping[run_steps.Engine, specs.Lacking | None] = {
 }
 
 
-def _options(name: str, params: specs.Params, environ: t.Mapping[str, str], **own: t.Any) -> t.Any:
+def _options(name: str, params: specs.Params, **own: t.Any) -> t.Any:
     """The options of a step as its engine takes them.
 
     Raises:
@@ -97,13 +97,13 @@ def _options(name: str, params: specs.Params, environ: t.Mapping[str, str], **ow
         raise option_values.BadOption(name, sorted(given), expected)
     try:
         converted = step.spec.converted(validation.validated_parameters)
-        return specs.from_params(step.kind, step.spec.prepare(converted, environ))
+        return specs.from_params(step.kind, step.spec.prepare(converted))
     except option_values.BadOption as error:
         error.args = (f"{name}: {error}",)
         raise
 
 
-def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Params:
+def _prepared(params: specs.Params) -> specs.Params:
     before = specs.plain(params["before"] or {})
     rules = {
         "before_node": hooks.read("before_node", params["before_node"], "before_node"),
@@ -115,14 +115,14 @@ def _prepared(params: specs.Params, environ: t.Mapping[str, str]) -> specs.Param
         **{name: params[name] for name in (*kept, "lease_duration")},
         **rules,
         "evacuates": params["goal"] == "evacuated",
-        "plan": _options("plan", params, environ, max_parallel=len(nodes))
+        "plan": _options("plan", params, max_parallel=len(nodes))
         if params["plan"] is not None
         else None,
-        "cordon": _options("cordon", params, environ, stored=True, adopt=params["adopt"]),
-        "guard": _options("protect", params, environ),
-        "drain": _options("migrate", params, environ),
-        "gates": _options("verify", params, environ, wait=True),
-        "taint": _options("taint", params, environ) if params["taint"] else None,
+        "cordon": _options("cordon", params, stored=True, adopt=params["adopt"]),
+        "guard": _options("protect", params),
+        "drain": _options("migrate", params),
+        "gates": _options("verify", params, wait=True),
+        "taint": _options("taint", params) if params["taint"] else None,
         "works": specs.plain(params["works"] or {}),
         "runs": specs.plain(params["runs"] or {}),
         "files": specs.plain(params["files"] or {}),

@@ -133,7 +133,7 @@ def test_whoever_is_told_of_the_moments_is_told_that_a_drain_is_blocked() -> Non
 @pytest.mark.parametrize(("after", "seconds"), [("10m", 600.0), ("0", float("inf"))])
 def test_a_drain_knows_when_and_whom_to_tell(after: str, seconds: float) -> None:
     options = {"alarm_after": after, "announce": {"events": True, "webhook": {"url": HOOK}}}
-    params = arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], **options}), {})
+    params = arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], **options}))
     assert params["alarm_after"] == seconds
     told = params["announce"].args[0]
     assert (told.moment, told.events, told.webhook.http.url) == ("blocked", True, HOOK)
@@ -142,5 +142,5 @@ def test_a_drain_knows_when_and_whom_to_tell(after: str, seconds: float) -> None
 @pytest.mark.parametrize("webhook", [{"url": "s3cret"}, {"url": HOOK, "headers": {"X": "a\nb s3cret"}}])
 def test_a_drain_refuses_a_webhook_without_showing_it(webhook: dict[str, Any]) -> None:
     with pytest.raises(option_values.BadOption) as refused:
-        arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], "announce": {"webhook": webhook}}), {})
+        arguments.SPEC.prepare(arguments.SPEC.converted({"nodes": ["n1"], "announce": {"webhook": webhook}}))
     assert "s3cret" not in str(refused.value)

@@ -52,7 +52,7 @@ DEFAULTS = {name: option.get("default") for name, option in SPEC.options.items()
 
 
 def prepared(config: t.Any, **more: t.Any) -> t.Any:
-    return SPEC.prepare({**DEFAULTS, "state": "present", "config": config, "timeout": 60.0, **more}, {})["engine"]
+    return SPEC.prepare({**DEFAULTS, "state": "present", "config": config, "timeout": 60.0, **more})["engine"]
 
 
 @pytest.mark.parametrize("config", [manifest({KEY: CONFIG}), written({KEY: CONFIG}), written({"other": CONFIG})])

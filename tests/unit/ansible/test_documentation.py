@@ -117,7 +117,7 @@ def test_the_engine_takes_what_the_module_offers(name: str) -> None:
             raise Stop
 
     with pytest.raises(Stop):
-        spec.engine(Context(), spec.prepare(spec.converted(given), {}))
+        spec.engine(Context(), spec.prepare(spec.converted(given)))
     assert seen
 
 

@@ -108,7 +108,7 @@ def understood(module: str, arguments: Arguments) -> None:
     assert validation.error_messages == []
     params = spec.converted(validation.validated_parameters)
     assert params["nodes"] == ("worker-1",)
-    spec.prepare(params, {})
+    spec.prepare(params)
 
 
 def tasks(message: str) -> list[Arguments]:

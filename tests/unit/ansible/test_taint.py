@@ -19,7 +19,7 @@ def desired(taints: object, state: str = "present") -> list[str]:
     arguments = {"nodes": "n1", "state": state, "taints": taints}
     validation = ArgumentSpecValidator(SPEC.argument_spec, **SPEC.rules).validate(arguments)
     assert validation.error_messages == []
-    params = SPEC.prepare(SPEC.converted(validation.validated_parameters), {})
+    params = SPEC.prepare(SPEC.converted(validation.validated_parameters))
     return [node_taints.words(taint) for taint in params["taints"]]
 
 

@@ -211,7 +211,7 @@ def prepared(**arguments: t.Any) -> dict[str, t.Any]:
     of = {} if "node_selector" in arguments else {"nodes": "a"}
     validation = ArgumentSpecValidator(spec.argument_spec, **spec.rules).validate({**of, **arguments})
     assert validation.error_messages == []
-    return spec.prepare(spec.converted(validation.validated_parameters), {})
+    return spec.prepare(spec.converted(validation.validated_parameters))
 
 
 def test_what_is_left_out_is_as_documented() -> None:

@@ -83,7 +83,7 @@ class Play:
         spec: ClusterModuleSpec = importlib.import_module(path).SPEC
         validation = ArgumentSpecValidator(spec.argument_spec, **spec.rules).validate(arguments)
         assert not validation.error_messages
-        params = spec.prepare(spec.converted(validation.validated_parameters), {})
+        params = spec.prepare(spec.converted(validation.validated_parameters))
         self.actor.clock.sleep(0.2)
         ctx = self.actor.ctx(arguments["run"])
         try:

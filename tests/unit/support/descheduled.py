@@ -49,7 +49,7 @@ DEFAULTS: Raw = {name: spec.get("default") for name, spec in SPEC.options.items(
 
 def means(text: str) -> t.Any:
     """What the descheduler makes of its configuration."""
-    params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": text}), {})
+    params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": text}))
     return params["engine"].parse(text)
 
 
@@ -113,7 +113,7 @@ class Site:
 
     def begin(self, who: str, config: object = NEW, *, check: bool = False, **more: t.Any) -> Task:
         """A call by somebody, as far as nothing has happened yet."""
-        params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": config, **more}), {})
+        params = SPEC.prepare(SPEC.converted({**DEFAULTS, "config": config, **more}))
         actor = self.world.process(who)
         ctx = actor.ctx(check=check)
         return actor.spawn(lambda: called(ctx, params))

@@ -96,7 +96,7 @@ def call(state: str, before: dict[str, Any] | None = None, *, check: bool = Fals
     """The result of one call as a playbook gets it."""
     defaults = {name: option.get("default") for name, option in arguments.SPEC.options.items()}
     params = arguments.SPEC.converted({**defaults, "nodes": NODES, "run": "ab/1", "before": before, **given})
-    params = arguments.SPEC.prepare({**params, "state": state}, {})
+    params = arguments.SPEC.prepare({**params, "state": state})
     ctx = Context(Nowhere(), check=check, run=Run("ab", "1"))  # type: ignore[arg-type]
     return arguments.SPEC.engine(ctx, params).data
 
