@@ -59,6 +59,10 @@ NODES: Params = {
     "nodes": {"type": "list", "elements": "str", "required": True, "aliases": ["name"]},
     "run": {"type": "str"},
 }
+NODES_OR_SELECTOR: Params = {
+    "required_one_of": [("nodes", "node_selector")],
+    "mutually_exclusive": [("nodes", "node_selector")],
+}
 BUDGETS: Params = {
     "method": {"type": "str", "choices": ["surge", "replace", "evict"], "default": "replace"},
     "reactive_budgets": {"type": "list", "elements": "str"},

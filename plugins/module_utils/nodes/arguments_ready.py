@@ -61,11 +61,7 @@ SPEC = specs.ClusterModuleSpec(
         "soak": {"type": "str"},
         "soak_since": {"type": "str"},
     },
-    rules={
-        "required_one_of": [("nodes", "node_selector")],
-        "mutually_exclusive": [("nodes", "node_selector")],
-        "required_by": {"soak_since": ["soak"]},
-    },
+    rules={**specs.NODES_OR_SELECTOR, "required_by": {"soak_since": ["soak"]}},
     durations=("stable", "timeout", "soak"),
     lists=("nodes", "not_rebooted"),
     prepare=_prepared,

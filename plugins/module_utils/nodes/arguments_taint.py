@@ -45,10 +45,7 @@ SPEC = specs.ClusterModuleSpec(
         "keep": {"type": "list", "elements": "str", "no_log": False, "default": []},
         "allow_no_execute": {"type": "bool", "default": False},
     },
-    rules={
-        "required_one_of": [("nodes", "node_selector")],
-        "mutually_exclusive": [("nodes", "node_selector")],
-    },
+    rules=specs.NODES_OR_SELECTOR,
     lists=("nodes", "keep"),
     prepare=_prepared,
     engine=lambda ctx, params: run_taint.taint(

@@ -35,8 +35,6 @@ ANNOTATIONS: t.Mapping[str, str] = {
 """Annotations of a workload, or of a pod without one, and the key of a rule for each."""
 METHODS = ("surge", "replace", "evict")
 """How a pod leaves: after one more, after its own replacement, or before it."""
-ALONE = ("skip", "bands")
-"""Actions that stand for the whole way of a pod: only ``bands`` goes with a deadline."""
 
 Raw = t.Mapping[str, t.Any]
 

@@ -26,7 +26,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report im
 VERSION = 1
 """Of a webhook's body: increases when a field changes its meaning or is removed."""
 Moment = t.Literal["planned", "started", "blocked", "ended", "failed"]
-MOMENTS = ("planned", "started", "blocked", "ended", "failed")
 OF_CALLS = ("planned", "started", "ended", "failed")
 """Those that ``maintenance_event`` is called at; that a drain is blocked is told while it runs."""
 NOTE, INSTANCE = 1024, 128

@@ -16,9 +16,11 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import (
     model,
     read,
+    text,
     timeline,
     traffic,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 
 GIVEN_BACK = frozenset(
     {phases.What.GIVEN_BACK, phases.What.RESTORED, outcomes.CordonOutcome.UNCORDONED}
@@ -100,6 +102,31 @@ def _earlier(calls: t.Sequence[read.Call]) -> model.Earlier | None:
         out_seconds=read.number(raw.get("out_seconds")) or 0.0,
         watched_seconds=read.number(raw.get("watched_seconds")) or 0.0,
         whole=raw.get("whole") is True,
+    )
+
+
+def sums_of_wave(report: model.Report, mark: str) -> stored_objects.Sums:
+    """What the report of a wave alone adds, kept for the report of a start that resumes the run.
+
+    They are sums, because a run may have thousands of nodes. Of a node that stays out, its own
+    record says since when, and how many pods have left it.
+    """
+    out = [node for node in report.nodes if node.spans and node.spans[-1].open]
+    dark: list[tuple[str, str, model.Span]] = []
+    for service in report.services:
+        dark += [(service.namespace, service.name, span) for span in service.dark]
+    dark.sort(key=lambda one: -one[2].seconds)
+    longest = []
+    for namespace, name, span in dark[: stored_objects.MAX_DARK_SERVICES]:
+        start, end = (str(text.rfc3339(at)) for at in (span.start, span.end))
+        longest.append((namespace, name, start, end))
+    return stored_objects.Sums(
+        pods_moved=report.totals.pods_moved - sum(node.pods_moved or 0 for node in out),
+        # Their time goes on, and counts when they are back.
+        out_seconds=0.0 if out else report.totals.out_seconds,
+        watched_seconds=report.totals.watched_seconds,
+        dark=tuple(longest),
+        mark=mark,
     )
 
 

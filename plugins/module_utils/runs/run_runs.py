@@ -30,7 +30,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
     outcomes,
     phases,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build, earlier
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import build
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     node_records,
     queue_marks,
@@ -377,7 +377,7 @@ def noted(
             if name in found and not found[name].foreign_to(*ctx.caller):
                 its[found[name].run] = (*its.get(found[name].run, ()), name)
     by_hand = not (caller.id and caller.nonce)
-    over = earlier.of_wave(build.build_report(results), ctx.clock.token()) if results else None
+    over = build.sums_of_wave(build.build_report(results), ctx.clock.token()) if results else None
     finished: dict[str, None] = {}
     texts = []
     for run_id, some in its.items():

@@ -88,7 +88,7 @@ def test_ten_nodes_are_named(count: int, more: str) -> None:
 PROD = Cluster("prod", "https://one.example:6443")
 
 
-@pytest.mark.parametrize("moment", announcement.MOMENTS)
+@pytest.mark.parametrize("moment", t.get_args(announcement.Moment))
 def test_every_form_of_an_announcement_names_the_cluster(moment: t.Any) -> None:
     found = told(moment, run="r1", cluster=PROD)
     assert " in prod: n00" in found.sentence

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, earlier, text
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import announcement, build, text
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.build import build_report
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report.timeline import seconds_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.report.sample import Sample
@@ -93,11 +93,11 @@ def test_what_is_missing_or_malformed_is_left_out(broken: Json) -> None:
 
 def test_the_sums_of_a_wave_are_those_of_its_report_without_nodes_that_stay_out() -> None:
     report = build_report(Sample(nodes=2, per_wave=2, dark=True).results)
-    sums = earlier.of_wave(report, "w1")
+    sums = build.sums_of_wave(report, "w1")
     assert (sums.pods_moved, sums.out_seconds) == (report.totals.pods_moved, report.totals.out_seconds)
     assert sums.watched_seconds == report.totals.watched_seconds > 0
     assert len(sums.dark) == report.totals.services_dark > 0
-    stays = earlier.of_wave(build_report(Sample(nodes=2, per_wave=2, fail_tasks=[1]).results), "w2")
+    stays = build.sums_of_wave(build_report(Sample(nodes=2, per_wave=2, fail_tasks=[1]).results), "w2")
     assert (stays.pods_moved, stays.out_seconds) == (14, 0.0)
     both = sums.plus(stays)
     assert (both.pods_moved, both.mark) == (sums.pods_moved + 14, "w2")
@@ -105,7 +105,7 @@ def test_the_sums_of_a_wave_are_those_of_its_report_without_nodes_that_stay_out(
 
 def test_no_more_dark_spans_are_kept_than_anybody_reads_the_longest_first() -> None:
     watches = [watched((0, 1), (1, 0), (2 + number, 1), end=90, name=f"web-{number}") for number in range(30)]
-    sums = earlier.of_wave(build_report(watches), "w1")
+    sums = build.sums_of_wave(build_report(watches), "w1")
     assert len(sums.dark) == 20
     assert sums.dark[0][1] == "web-29"
     assert len(sums.plus(sums).dark) == 20
