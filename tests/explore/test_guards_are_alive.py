@@ -22,8 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_node_lock,
     run_stored,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import LeaseRenewer
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import Locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import LeaseRenewer, Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
     LostLockError,
     NodeLock,

@@ -49,7 +49,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     queue_marks,
     run_heartbeats,
     run_lease,
-    run_lease_renewer,
     run_leases,
     run_locks,
     run_stored,
@@ -112,7 +111,7 @@ def look(ctx: run_context.Context) -> tuple[tuple[stored_objects.Trace, ...], se
     leases = {lock_leases.place_of(lease): lease for lease in found.snapshot.leases}
     alive = run_lease.live_runs(ctx, found.snapshot.leases)
     if any(lock_leases.duration_of(lease) <= lock_leases.WORKING for lease in leases.values()):
-        ctx.clock.sleep(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+        ctx.clock.sleep(run_locks.RENEW_EVERY_SECONDS + 1.0)
         for lease in run_leases.leases_in(ctx, {namespace for namespace, _name in leases}):
             before = leases.get(lock_leases.place_of(lease))
             if (

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import threading
 import typing as t
 from functools import partial
 
@@ -37,7 +38,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     lock_leases,
     node_records,
     run_heartbeats,
-    run_lease_renewer,
     run_leases,
     run_lock_policy,
     run_node_lock,
@@ -45,6 +45,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 IDLE = lock_leases.IDLE
 """Seconds a lease lasts between two calls of one run."""
+RENEW_EVERY_SECONDS = 5.0
+RENEWALS_PER_LOOK = 3
+"""With every so many renewals of a heartbeat, the leases that name it are listed, as a person may
+have deleted one.
+"""
+LEAVE_WITHIN_SECONDS = 10.0
+"""Seconds that leaving all locks may take; what is left after that expires."""
 
 
 def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
@@ -75,6 +82,142 @@ def all_leases(
     return run_leases.leases_in(ctx, {*places, names.NAMESPACE, lease_namespace(ctx, None)})
 
 
+class LeaseRenewer:
+    """Keeps the ``locks`` of a call, which are by node, alive in a thread of its own.
+
+    The locks of one start of a run share one of its ``heartbeats``; others are renewed themselves.
+    """
+
+    def __init__(self, ctx: run_context.Context) -> None:
+        self.ctx = ctx
+        self.locks: dict[str, run_node_lock.NodeLock] = {}
+        self.heartbeats: dict[run_context.Run, run_heartbeats.Heartbeat] = {}
+        self._stop = ctx.clock.event()
+        self._thread: threading.Thread | None = None
+
+    def heartbeat(self, me: run_context.Run, place: str) -> run_heartbeats.Heartbeat | None:
+        """The heartbeat that keeps the lease ``place`` alive,
+        ``None`` if that is renewed itself.
+        """
+        if not (me.nonce and place.startswith(f"{names.NAMESPACE}/")):
+            return None
+        return self.heartbeats.setdefault(me, run_heartbeats.Heartbeat(self.ctx, me))
+
+    def start_heartbeats(
+        self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
+    ) -> dict[str, str]:
+        """Start them; returns the nodes that cannot be locked because of that,
+        each with the reason.
+
+        Where a policy of an earlier release forbids heartbeats, leases are renewed one by one.
+        """
+        refused: dict[str, str] = {}
+        for me, heartbeat in list(self.heartbeats.items()):
+            if heartbeat.fresh:
+                continue
+            its = [lock for lock in self._all() if lock.heartbeat is heartbeat]
+            try:
+                heartbeat.start(listed.get((names.NAMESPACE, heartbeat.target.name)))
+            except (errors.Forbidden, errors.DeniedByWebhook) as error:
+                text = f"locks are renewed one by one, because their heartbeat was refused: {error}"
+                self.ctx.tell(phases.What.NOTE, text)
+                del self.heartbeats[me]
+                for lock in its:
+                    lock.heartbeat = None
+            except errors.ClusterError as error:
+                refused |= {lock.node: f"{lock.what} could not be locked: {error}" for lock in its}
+        return refused
+
+    def _all(self) -> list[run_node_lock.NodeLock]:
+        """Those of this moment: a step may add to them while a round goes on."""
+        return list(self.locks.values())
+
+    def start(self) -> None:
+        """Renew whatever is held from now on."""
+        if self._thread:
+            return
+        self._stop = self.ctx.clock.event()
+        self._thread = self.ctx.clock.thread(self._renew_all, "lease-keeper")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join(LEAVE_WITHIN_SECONDS / 2)
+            self._thread = None
+
+    def _renew_all(self) -> None:
+        rounds = 0
+        while not self._stop.wait(RENEW_EVERY_SECONDS):
+            until, rounds = self.ctx.clock.now() + LEAVE_WITHIN_SECONDS, rounds + 1
+            held = [lock for lock in self._all() if lock.held]
+            named = {lock.heartbeat for lock in held if lock.heartbeat}
+            jobs: list[t.Callable[[], object]] = [lock.renew for lock in held if not lock.heartbeat]
+            at_once(self.ctx, [*jobs, *(heartbeat.renew for heartbeat in named)], until)
+            behind = [lock for lock in held if lock.behind]
+            if named and rounds % RENEWALS_PER_LOOK == 0:
+                behind += self._vanished([lock for lock in held if lock.named])
+            at_once(self.ctx, [lock.look for lock in behind], until)
+
+    def _vanished(self, locks: t.Sequence[run_node_lock.NodeLock]) -> list[run_node_lock.NodeLock]:
+        """Those of the locks whose lease is not ours any more, by one list of all leases."""
+        try:
+            current = self.look()
+        except errors.ClusterError:
+            return []
+        vanished = []
+        for lock in locks:
+            if lock.node not in current or not lock.names(current[lock.node].lease):
+                vanished.append(lock)
+        return vanished
+
+    def look(self) -> dict[str, lock_leases.Seen]:
+        """The leases as they are now, by node."""
+        return self.seen_in(self.listed())
+
+    def listed(self) -> dict[lock_leases.NamespacedName, objects.Raw]:
+        """All leases where those of the nodes are."""
+        namespaces = {lock.target.namespace for lock in self._all()}
+        leases = run_leases.leases_in(self.ctx, namespaces)
+        return {lock_leases.place_of(lease): lease for lease in leases}
+
+    def seen_in(
+        self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
+    ) -> dict[str, lock_leases.Seen]:
+        """Those of the nodes among the leases, by node."""
+        found = {}
+        for node, lock in list(self.locks.items()):
+            if lease := listed.get((lock.target.namespace, lock.target.name)):
+                name, _uid = lock_leases.heartbeat_of(lease)
+                heartbeat = listed.get((lock.target.namespace, name))
+                found[node] = lock_leases.Seen.among(lease, filter(None, [heartbeat]))
+        return found
+
+
+def at_once(
+    ctx: run_context.Context, jobs: t.Sequence[t.Callable[[], object]], until: float
+) -> None:
+    """Call all jobs in parallel, and wait until ``until`` (of the context's clock) at most. What
+    has not begun by then is not begun; failures of the API server are not reported.
+    """
+    if not jobs:
+        return
+    pool = ctx.clock.pool(run_requests.MAX_PARALLEL, "lock")
+    try:
+        for future in [pool.submit(job) for job in jobs]:
+            # A renewal that failed needs no answer here: the next write on behalf of the lock has
+            # to prove it first, and finds the lease too old.
+            with contextlib.suppress(errors.ClusterError, TimeoutError):
+                future.result(seconds_left(ctx, until))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def seconds_left(ctx: run_context.Context, until: float) -> float:
+    """Seconds that are left."""
+    return max(until - ctx.clock.now(), 0.0)
+
+
 class SharedLocks:
     """The locks on nodes that the steps of one call hold one after the other.
 
@@ -84,7 +227,7 @@ class SharedLocks:
 
     def __init__(self, ctx: run_context.Context) -> None:
         self.ctx = ctx
-        self.keeper = run_lease_renewer.LeaseRenewer(ctx)
+        self.keeper = LeaseRenewer(ctx)
         self.server = run_lock_policy.LockPolicy(ctx)
 
     def leave(self) -> None:
@@ -113,7 +256,7 @@ class Locks:
         self._ctx, self._of_nodes, self._kind = ctx, kind == "Node", kind
         shared = ctx.locks if self._of_nodes and isinstance(ctx.locks, SharedLocks) else None
         self._stays = shared is not None and not all_shared
-        self._keeper = shared.keeper if shared else run_lease_renewer.LeaseRenewer(ctx)
+        self._keeper = shared.keeper if shared else LeaseRenewer(ctx)
         self._server = shared.server if shared else run_lock_policy.LockPolicy(ctx)
         self._locks: dict[str, run_node_lock.NodeLock] = {}
         self.held_before = False
@@ -240,7 +383,7 @@ class Locks:
         any more. All of it ends within ``LEAVE_WITHIN``: what is not deleted or
         renewed by then expires.
         """
-        until = self._ctx.clock.now() + run_lease_renewer.LEAVE_WITHIN_SECONDS
+        until = self._ctx.clock.now() + LEAVE_WITHIN_SECONDS
         going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
         if self._stays and seconds == IDLE:
             self._drop(going, until)
@@ -257,15 +400,15 @@ class Locks:
                 if not beating or not lock.heartbeat
             ]
             left = [partial(self._keeper.heartbeats[me].leave, int(seconds)) for me in beating]
-            run_lease_renewer.at_once(self._ctx, [*renewals, *left], until)
+            at_once(self._ctx, [*renewals, *left], until)
         dropped.result()
         # A renewal that was under way may have made a heartbeat anew: its leases name it now,
         # or are another run's.
-        run_lease_renewer.at_once(self._ctx, [lock.look for lock in staying if lock.behind], until)
-        if left_over := run_lease_renewer.left(self._ctx, until):
+        at_once(self._ctx, [lock.look for lock in staying if lock.behind], until)
+        if left_over := seconds_left(self._ctx, until):
             needed = beating & {lock.me for lock in staying if lock.held}
             over = [me.id for me in self._keeper.heartbeats if me not in needed]
-            run_lease_renewer.at_once(
+            at_once(
                 self._ctx,
                 [partial(run_heartbeats.sweep, self._ctx, run, left_over) for run in over],
                 until,
@@ -292,7 +435,7 @@ class Locks:
         The fence gets half of the time: the next holder overwrites a leftover entry,
         but has to wait for a lock.
         """
-        left = run_lease_renewer.left(self._ctx, until)
+        left = seconds_left(self._ctx, until)
         pool = self._ctx.clock.pool(run_requests.MAX_PARALLEL, "fence")
         try:
             pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
@@ -303,12 +446,10 @@ class Locks:
             )
         finally:
             pool.shutdown(wait=False)
-        run_lease_renewer.at_once(
-            self._ctx, [partial(self._drop_one, lock, until) for lock in locks], until
-        )
+        at_once(self._ctx, [partial(self._drop_one, lock, until) for lock in locks], until)
 
     def _drop_one(self, lock: run_node_lock.NodeLock, until: float) -> None:
-        lock.drop(run_lease_renewer.left(self._ctx, until))
+        lock.drop(seconds_left(self._ctx, until))
 
 
 def _entries(locks: t.Iterable[run_node_lock.NodeLock]) -> dict[str, str]:

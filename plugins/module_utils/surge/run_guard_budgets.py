@@ -29,7 +29,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_surge_lease,
-    run_surge_writer,
 )
 
 WRITE_AGAIN_SECONDS = 1.0
@@ -187,7 +186,7 @@ class GuardBudgets:
         ).change
         if made:
             message = f"guarded by {guard.budget}"
-            run_surge_writer.tell(
+            run_surge_lease.tell(
                 self._ctx, phases.What.GUARDED, message, guard.workload, min(guard.nodes)
             )
         return made is not None
@@ -205,4 +204,4 @@ class GuardBudgets:
         guard_budget.there = False
         what = phases.What.FAILED if outcome.failed else phases.What.NOTE
         guard = guard_budget.guard
-        run_surge_writer.tell(self._ctx, what, message, guard.workload, min(guard.nodes))
+        run_surge_lease.tell(self._ctx, what, message, guard.workload, min(guard.nodes))

@@ -29,7 +29,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_surge_lease,
-    run_surge_writer,
     steps,
 )
 
@@ -46,7 +45,7 @@ LASTING = (
 
 
 @dataclass
-class _Surge(run_surge_writer.TrackedSurge):
+class _Surge(run_surge_lease.TrackedSurge):
     """One surge on its way to the end; ``lost``: its node is not ours to empty any more."""
 
     state: t.Literal["open", "lowered", "done", "failed"] = "open"
@@ -77,7 +76,7 @@ class Surges:
     def __post_init__(self) -> None:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
-        self._writer = run_surge_writer.SurgeWriter(self.ctx, holder, self.prove_locks, self.leases)
+        self._writer = run_surge_lease.SurgeWriter(self.ctx, holder, self.prove_locks, self.leases)
         self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
 
     @property
@@ -131,7 +130,7 @@ class Surges:
             except LASTING as error:
                 self._fail(one, str(error))
 
-        run_surge_writer.in_parallel(
+        run_surge_lease.in_parallel(
             self.ctx, [one for one in self._surges.values() if not one.over], try_
         )
 
@@ -227,7 +226,7 @@ class Surges:
         changes = steps.raising(snapshot, one.current)
         if changes:
             one.raising = not self._writer.do(one.current, changes)
-            one.waiting = run_surge_writer.unseen(one.current)
+            one.waiting = run_surge_lease.unseen(one.current)
             return False
         one.raising = False
         return True
@@ -253,7 +252,7 @@ class Surges:
             return
         self._writer.leases.forget(one.current)
         one.state, one.waiting = "done", ""
-        self._tell(phases.What.RESTORED, one, run_surge_writer.RESTORED)
+        self._tell(phases.What.RESTORED, one, run_surge_lease.RESTORED)
 
     def _fail(self, one: _Surge, why: str) -> None:
         one.state = "failed"
@@ -261,4 +260,4 @@ class Surges:
         self._tell(phases.What.FAILED, one, why)
 
     def _tell(self, what: phases.What, one: _Surge, message: str) -> None:
-        run_surge_writer.tell(self.ctx, what, message, one.current.workload, one.current.node)
+        run_surge_lease.tell(self.ctx, what, message, one.current.workload, one.current.node)

@@ -33,7 +33,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
     run_surge_lease,
-    run_surge_writer,
     steps,
 )
 
@@ -55,7 +54,7 @@ Planner = t.Callable[[snapshots.Snapshot], t.Mapping[str, surge_records.Surge]]
 
 
 @dataclass
-class WorkloadSurge(run_surge_writer.TrackedSurge):
+class WorkloadSurge(run_surge_lease.TrackedSurge):
     """One workload of a call of ``pdb_guard``.
 
     ``again``: its present surge only blocks the wanted one, which is planned once this one is
@@ -107,7 +106,7 @@ class WorkloadSurge(run_surge_writer.TrackedSurge):
         self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
 
     def tell(self, ctx: run_context.Context, what: phases.What, message: str) -> None:
-        run_surge_writer.tell(ctx, what, message, self.workload, self.node)
+        run_surge_lease.tell(ctx, what, message, self.workload, self.node)
 
 
 class Look(t.NamedTuple):
@@ -142,7 +141,7 @@ class Surging:
     node_autoscaler: bool = False
 
     def __post_init__(self) -> None:
-        self._writer = run_surge_writer.SurgeWriter(self.ctx, str(self.me), self.prove_locks)
+        self._writer = run_surge_lease.SurgeWriter(self.ctx, str(self.me), self.prove_locks)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
         self._raising = _Raising(
@@ -179,7 +178,7 @@ class Surging:
         quiet = [case for case in going if case.state == "wait" and self._settling(case) > 0]
         for case in quiet:
             self._try(case, look)
-        run_surge_writer.in_parallel(
+        run_surge_lease.in_parallel(
             self.ctx,
             [case for case in going if case not in quiet],
             lambda case: self._try(case, look),
@@ -256,7 +255,7 @@ class Surging:
         case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
         if undo.changes:
             self._writer.do(surge, undo.changes)
-            case.waiting = undo.waiting or run_surge_writer.unseen(surge)
+            case.waiting = undo.waiting or run_surge_lease.unseen(surge)
             return
         case.waiting = undo.waiting
         if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
@@ -266,12 +265,12 @@ class Surging:
             case.tell(
                 self.ctx,
                 phases.What.NOTE,
-                f"{run_surge_writer.RESTORED}; its pods may be interrupted",
+                f"{run_surge_lease.RESTORED}; its pods may be interrupted",
             )
         elif not undo.waiting:
             self._writer.leases.forget(surge)
             case.forgotten = surge.lease_uid
-            case.tell(self.ctx, phases.What.GIVEN_BACK, run_surge_writer.RESTORED)
+            case.tell(self.ctx, phases.What.GIVEN_BACK, run_surge_lease.RESTORED)
             for kept in case.kept:
                 case.tell(self.ctx, phases.What.KEPT, kept)
             case.surge, case.claimed = None, False
@@ -280,7 +279,7 @@ class Surging:
             else:
                 case.state = "undone"
                 case.outcome = case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
-                case.message = case.message or run_surge_writer.RESTORED
+                case.message = case.message or run_surge_lease.RESTORED
 
     def _refused(
         self, case: WorkloadSurge, error: errors.ClusterError, snapshot: snapshots.Snapshot
@@ -307,7 +306,7 @@ class _Raising:
     _me: run_context.Run
     _settle: float
     _leaving: frozenset[str]
-    _writer: run_surge_writer.SurgeWriter
+    _writer: run_surge_lease.SurgeWriter
     _allow_interruption: bool
     _node_autoscaler: bool
 
@@ -382,7 +381,7 @@ class _Raising:
             return
         changes = steps.raising(snapshot, surge)
         if changes and not self._writer.do(surge, changes):
-            case.waiting = run_surge_writer.unseen(surge)
+            case.waiting = run_surge_lease.unseen(surge)
             return
         case.state = "wait"
         if any(change.verb == "scale" for change in changes):

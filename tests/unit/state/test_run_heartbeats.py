@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     lock_leases,
     run_heartbeats,
     run_lease,
-    run_lease_renewer,
+    run_locks,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import IDLE, Locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
@@ -56,7 +56,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(run_locks, "RENEW_EVERY_SECONDS", 3600.0)
 
 
 def writes(world: World, since: int = 0) -> dict[str, int]:
@@ -169,7 +169,7 @@ def test_a_start_whose_heart_beats_keeps_all_its_nodes(world: World, run: str) -
     began = world.machine.now
     refused = done(other, locks(other, run, "b").take)
     assert refused["b"].startswith("Node b is held by run r1 of me@sim since ")
-    assert world.machine.now - began <= run_lease_renewer.RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
+    assert world.machine.now - began <= run_locks.RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
 
 
 def test_a_heartbeat_that_is_renewed_at_the_last_moment_ends_the_taking(world: World) -> None:
@@ -227,7 +227,7 @@ def test_a_taker_that_finds_no_heartbeat_gives_its_holder_the_time_to_make_anoth
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
     began = world.machine.now
     assert set(done(taker, locks(taker, "r2/n2").take)) == {"a"}
-    assert world.machine.now - began <= run_lease_renewer.RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
+    assert world.machine.now - began <= run_locks.RENEW_EVERY_SECONDS + LOOK_EVERY_SECONDS
     done(me, mine.prove)
     world.machine.kill(me.process)
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
@@ -267,7 +267,7 @@ def test_a_heartbeat_that_another_call_deleted_is_made_anew_for_the_nodes_that_n
     mine = taken(me, "r1/n1", "a", "b")
     before = t.cast("Raw", beat(world))["metadata"]["uid"]
     world.delete(kinds.LEASES, BEAT, names.NAMESPACE)
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 1.0)
     now = t.cast("Raw", beat(world))["metadata"]["uid"]
     assert now != before
     for node in "ab":
@@ -282,7 +282,7 @@ def test_a_lease_that_a_person_deletes_is_missed_after_a_few_renewals(world: Wor
     me = world.process("me")
     mine = taken(me, "r1/n1", "a", "b")
     world.delete(kinds.LEASES, "node-a", names.NAMESPACE)
-    world.machine.run_for(run_lease_renewer.RENEWALS_PER_LOOK * run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+    world.machine.run_for(run_locks.RENEWALS_PER_LOOK * run_locks.RENEW_EVERY_SECONDS + 1.0)
     assert mine.lost() == {"a": "its lease was deleted"}
     done(me, lambda: mine.prove(["b"]))
 
@@ -328,7 +328,7 @@ def test_where_a_policy_forbids_heartbeats_leases_are_renewed_one_by_one(world: 
     me.faults.when(forbidden, Fault("forbidden"), times=9)
     mine = taken(me, "r1/n1", "a", "b")
     since = len(world.log)
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 0.5)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 0.5)
     assert writes(world, since) == {"node-a": 1, "node-b": 1}
     assert any("their heartbeat was refused" in event.message for event in me.told)
     done(me, lambda: mine.leave(drop=["a", "b"]))
@@ -388,7 +388,7 @@ def test_a_leftover_lock_is_not_deleted_if_its_start_wakes_up(world: World) -> N
     me.faults.when(of_leases("PATCH"), Fault("frozen", 25.0))
     (seen,) = other.run(lambda ctx: run_lease.left_locks(ctx, Run("r1", "n2"), ["a"], names.NAMESPACE))
     world.machine.run_until(lambda: not me.process.frozen, within=60.0)
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 1.0)
     other.run(lambda ctx: run_lease.release(ctx, seen, set()))
     assert leases(world) == {"node-a", BEAT}
 
@@ -407,7 +407,7 @@ def test_a_heartbeat_made_anew_while_its_call_ends_goes_with_the_locks_that_are_
     me, other = world.process("me"), world.process("other")
     mine = taken(me, "r1/n1")
     me.faults.when(of_leases("PATCH"), Fault("frozen", 120.0))
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 1.0)
     theirs = taken(other, "r1/n2", "a")
     done(other, lambda: theirs.leave(drop=["a"]))
     assert leases(world) == set()

@@ -16,14 +16,14 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.a
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Raw, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_reconcile import reconcile
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease_renewer, run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.lock_leases import WORKING
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import (
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import (
+    IDLE,
     LEAVE_WITHIN_SECONDS,
     RENEW_EVERY_SECONDS,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import IDLE
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
     EARLIER_START_DIES_SECONDS,
     LOOK_EVERY_SECONDS,
@@ -53,7 +53,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour: what is renewed is renewed by who needs it."""
-    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(run_locks, "RENEW_EVERY_SECONDS", 3600.0)
 
 
 def renewals(world: World, actor: Actor) -> int:

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.verbs import Request
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_lease_renewer, run_locks
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Actor, World
@@ -96,7 +96,7 @@ def test_a_renewal_that_hangs_takes_half_of_the_time_at_most(world: World) -> No
     me = world.process("me")
     mine = taken(me, "a", "b")
     me.faults.when(on("a"), Fault("hang"), times=100)
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 0.5)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 0.5)
     with sending(world, on("b")) as renewals:
         assert ends_after(world, me, mine) == 10.0
     assert renewals == [(5.0, "node-b")]
@@ -134,7 +134,7 @@ def test_a_lock_that_was_lost_is_left_alone_at_the_end(world: World) -> None:
     me = world.process("me")
     mine = taken(me, "a", "b")
     world.patch(kinds.LEASES, "node-a", {"spec": {"holderIdentity": "r2/n2"}}, WHERE)
-    world.machine.run_for(run_lease_renewer.RENEW_EVERY_SECONDS + 1.0)
+    world.machine.run_for(run_locks.RENEW_EVERY_SECONDS + 1.0)
     assert set(mine.lost()) == {"a"}
     with sending(world, of_leases("PATCH")) as renewals:
         ends_after(world, me, mine)

@@ -17,7 +17,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.r
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
     run_heartbeats,
-    run_lease_renewer,
     run_locks,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
@@ -44,7 +43,7 @@ def world() -> t.Iterator[World]:
 @pytest.fixture
 def unkept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that renews gets no turn for an hour."""
-    monkeypatch.setattr(run_lease_renewer, "RENEW_EVERY_SECONDS", 3600.0)
+    monkeypatch.setattr(run_locks, "RENEW_EVERY_SECONDS", 3600.0)
 
 
 def requests(world: World, since: int = 0) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.surge_records import Surge
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease, run_surge_writer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_surge_lease
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_surge_lease import LostSurgeError
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.halves import Caller, Play
@@ -226,8 +226,8 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
     """One replica and our count of two are ours; once it was lowered only the one is."""
     Play(world).rounds()
     one = Caller(world, "r1/n1")
-    writer = run_surge_writer.SurgeWriter(one.ctx, "r1/n1", one.prove_locks)
-    tracked = run_surge_writer.TrackedSurge(surge=recorded(world), claimed=True, serving_since=1.0)
+    writer = run_surge_lease.SurgeWriter(one.ctx, "r1/n1", one.prove_locks)
+    tracked = run_surge_lease.TrackedSurge(surge=recorded(world), claimed=True, serving_since=1.0)
     world.scale(count)
     assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)
     assert (recorded(world).prior_replicas, recorded(world).target) == (prior or 1, (prior or 1) + 1)
@@ -238,7 +238,7 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
 
 
 def test_what_serves_without_a_break_is_counted_from_its_first_second() -> None:
-    tracked = run_surge_writer.TrackedSurge()
+    tracked = run_surge_lease.TrackedSurge()
     assert [tracked.served(now) for now in (0.0, 3.0)] == [0.0, 3.0]
     tracked.serving_since = None
     assert [tracked.served(now) for now in (5.0, 6.5)] == [0.0, 1.5]

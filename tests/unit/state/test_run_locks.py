@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_lease_renewer import LeaseRenewer
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_locks import LeaseRenewer
 
 
 class Nowhere:
