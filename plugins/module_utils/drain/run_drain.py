@@ -420,7 +420,7 @@ class _Drain:
                     continue
                 why = self.surges.failures.get(workload.uid)
                 if why is not None:
-                    move.block(workload.kind, move.pod.namespace, workload.name, why)
+                    move.block(workload, why)
                     move.end("failed", outcomes.PodOutcome.SURGE_FAILED, self.ctx.clock.now(), why)
 
     def _prove_lock(self, node: str) -> None:

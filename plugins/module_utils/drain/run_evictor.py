@@ -71,9 +71,8 @@ class OperatorWaits:
         """
         since, _old = self._waiting.get(move.pod.uid, (now, verdict))
         self._waiting[move.pod.uid] = since, verdict
-        by = verdict.budget or move.pod.ref
         message = f"{verdict.message} Waited for {_minutes(self._until(move) - now)} more at most."
-        move.block(by.kind, by.namespace, by.name, message, verdict.remedy)
+        move.block(verdict.budget or move.pod.ref, message, verdict.remedy)
 
     def block_too(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float
@@ -214,8 +213,7 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
 
 def _block(move: run_pod_drain.PodDrain, verdict: budgets.Verdict) -> None:
     if verdict.budget and not verdict.allowed:
-        of = verdict.budget
-        move.block(of.kind, of.namespace, of.name, verdict.message, verdict.remedy)
+        move.block(verdict.budget, verdict.message, verdict.remedy)
 
 
 class EvictionRequestWaits(dict[str, float]):
@@ -230,7 +228,7 @@ class EvictionRequestWaits(dict[str, float]):
             return False
         named, message = eviction_requests.named(request), eviction_requests.waited_for(request)
         if now - self.setdefault(move.pod.uid, now) < eviction_requests.WAIT_SECONDS:
-            move.block(named.kind, named.namespace, named.name, message)
+            move.block(named, message)
             return True
         move.reason = (
             f"{named} was not over after {eviction_requests.WAIT_SECONDS / 60:g} minutes. "
@@ -310,8 +308,7 @@ class Evictor:
             if too_few := self._too_few(move, snapshot):
                 self.waits.forget(move, now, evicted=False)
                 why = unready.in_brackets(unready.beside(snapshot, move.pod))
-                of = too_few.object
-                move.block(of.kind, of.namespace, of.name, f"{too_few.message}{why}")
+                move.block(too_few.object, f"{too_few.message}{why}")
                 continue
             self._send(move)
 
@@ -416,11 +413,7 @@ class Evictor:
         self.waits.forget(move, self.ctx.clock.now(), evicted=True)
         move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
         move.blocked_by = move.unsure = None
-        self._note(phases.What.EVICTED, move, move.plan.reason)
-
-    def _note(self, what: phases.What, move: run_pod_drain.PodDrain, message: str) -> None:
-        pod = move.pod
-        self.ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
+        move.note(self.ctx, phases.What.EVICTED, move.plan.reason)
 
     def _refuse(
         self, move: run_pod_drain.PodDrain, state: BudgetState, error: errors.ClusterError
@@ -443,12 +436,12 @@ class Evictor:
             if verdict := self.waits.verdict_of(move):
                 self.waits.block(move, verdict, now)
             else:
-                move.block("PodDisruptionBudget", namespace, name, message)
-            self._note(phases.What.REFUSED, move, message)
+                move.block(objects.Ref("PodDisruptionBudget", name, namespace), message)
+            move.note(self.ctx, phases.What.REFUSED, message)
             return
         if not isinstance(error, errors.Conflict):
-            move.block("Pod", pod.namespace, pod.name, str(error))
-            self._note(phases.What.REFUSED, move, str(error))
+            move.block(pod.ref, str(error))
+            move.note(self.ctx, phases.What.REFUSED, str(error))
         by_us = run_lock_policy.by_the_fence(error)
         denied = isinstance(error, errors.DeniedByWebhook) and not by_us
         longest = LONGEST_PAUSE_SECONDS

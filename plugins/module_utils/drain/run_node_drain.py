@@ -390,12 +390,7 @@ def _set_turn(
     if before and move.state == "waiting":
         move.waits_for_turn = True
         pod, rule = before.pod, move.plan.policy.rule or before.plan.policy.rule
-        move.block(
-            "Pod",
-            pod.namespace,
-            pod.name,
-            f"by {rule} it leaves after {pod.ref}, which is still there",
-        )
+        move.block(pod.ref, f"by {rule} it leaves after {pod.ref}, which is still there")
     elif move.waits_for_turn or move.turn_at is None:
         if move.waits_for_turn:
             move.blocked_by = None

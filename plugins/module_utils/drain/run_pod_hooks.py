@@ -413,8 +413,7 @@ class PodHooks:
                     )
                 elif not hook.over and move.state == "waiting":
                     message = f"{hook.call.subject}: {hook.call.what}"
-                    place = move.pod.namespace, move.pod.name
-                    move.block("Pod", *place, message, hook=hook.call.key)
+                    move.block(move.pod.ref, message, hook=hook.call.key)
                 elif hook.over and move.hook == hook.call.key:
                     # Whatever it waits for now says so itself.
                     move.blocked_by = None

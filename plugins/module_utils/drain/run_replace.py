@@ -247,7 +247,7 @@ class Replacing:
             move.not_before = self.ctx.clock.now() + (
                 run_evictor.again_after(error, move.tries) or 1.0
             )
-            move.block("Pod", pod.namespace, pod.name, str(error))
+            move.block(pod.ref, str(error))
         return True
 
     def _begin(
@@ -262,12 +262,7 @@ class Replacing:
             # It is planned anew.
             return
         if going[workload.uid] >= released.most_at_once(workload):
-            move.block(
-                "Deployment",
-                pod.namespace,
-                workload.name,
-                f"others of {workload.ref} are replaced before it",
-            )
+            move.block(workload.ref, f"others of {workload.ref} are replaced before it")
             return
         if mark := self._mark(move):
             going[workload.uid] += 1
@@ -336,9 +331,7 @@ class Replacing:
             text = (
                 f"let go by its ReplicaSet, so that {mark.owner(pod.namespace)} starts another pod"
             )
-            self.ctx.note(
-                phases.What.RELEASED, text, node=pod.node, namespace=pod.namespace, name=pod.name
-            )
+            move.note(self.ctx, phases.What.RELEASED, text)
         deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
         spec = deployment.spec if deployment else {}
         least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
@@ -360,7 +353,7 @@ class Replacing:
         if why and names.UNSERVED in pod.annotations and deployment and not deployment.deleting:
             # It serves until others are enough again.
             self._write(pod, functools.partial(released.returning, uid=pod.uid))
-        move.block(owner.kind, owner.namespace, owner.name, waits)
+        move.block(owner, waits)
         if self._hopeless(state, found) and released.may_return(snapshot, mark):
             self._give_up(
                 move, found.message if found else f"{why} for {SERVES_WITHIN_SECONDS:g} s."
@@ -377,9 +370,7 @@ class Replacing:
             return self._unserving.waits_for(move, pod, snapshot)
         self._write(pod, functools.partial(released.leaving, uid=pod.uid, out=out))
         why = "taken out of its Services, before it is told to end"
-        self.ctx.note(
-            phases.What.UNSERVED, why, node=pod.node, namespace=pod.namespace, name=pod.name
-        )
+        move.note(self.ctx, phases.What.UNSERVED, why)
         return f"{pod.ref} to leave its Services"
 
     def _hopeless(self, state: _Replacement, found: reasons.Reason | None) -> bool:

@@ -335,13 +335,7 @@ class Evacuation:
                 found = present.get(move.pod.uid)
                 if found is None:
                     move.end("gone", outcomes.PodOutcome.LET_GO, now)
-                    self.ctx.note(
-                        phases.What.GONE,
-                        outcomes.PodOutcome.LET_GO.value,
-                        node=node_drain.name,
-                        namespace=move.pod.namespace,
-                        name=move.pod.name,
-                    )
+                    move.note(self.ctx, phases.What.GONE, outcomes.PodOutcome.LET_GO.value)
                 elif found.deleting and move.state == "waiting":
                     move.state, move.left_at = "leaving", now
 

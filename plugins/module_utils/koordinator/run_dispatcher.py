@@ -246,7 +246,7 @@ class JobDispatcher:
         limited = others or self._starter.choices.backend == "auto"
         if now - flight.news >= EXPLAIN_SECONDS:
             message = waits.ending(job_status.described(job, view), limited=limited)
-            move.block(migration_jobs.KIND, "", job.name, message)
+            move.block(job.ref, message)
         if overdue and not others:
             self._overdue(flight, job, view)
         elif limited and waits.over(move, view.snapshot, self._starter.leaving, now):

@@ -15,6 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     api_changes,
     budgets,
     names,
+    objects,
     run_context,
     run_reconcile,
     run_requests,
@@ -204,15 +205,12 @@ class JobStarter:
         """Evict the pod without a job, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
             now, reason = self.ctx.clock.now(), f"{why} fallback is fail."
-            move.block("PodMigrationJob", move.pod.namespace, move.pod.name, why)
+            move.block(objects.Ref(migration_jobs.KIND, move.pod.name, move.pod.namespace), why)
             move.end("failed", outcomes.PodOutcome.JOB_FAILED, now, reason)
             return
         move.plan = dispositions.without_job(move.plan, why)
         move.reason, move.blocked_by = move.plan.reason, None
-        pod = move.pod
-        self.ctx.note(
-            phases.What.FALLBACK, move.reason, node=pod.node, namespace=pod.namespace, name=pod.name
-        )
+        move.note(self.ctx, phases.What.FALLBACK, move.reason)
 
     def _without_jobs(
         self, moves: t.Iterable[run_pod_drain.PodDrain], view: job_status.View
@@ -270,7 +268,7 @@ class JobStarter:
             return False
         found = run_pod_drain.too_few(move, snapshot, self.leaving, self.prior)
         if found:
-            move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+            move.block(found.object, found.message)
         return found is None
 
     def _keep_waiting(
@@ -291,7 +289,7 @@ class JobStarter:
             return
         limited = self.waits.limited(why.code)
         message = self.waits.ending(why.message, limited=limited)
-        move.block("PodMigrationJob", pod.namespace, pod.name, message)
+        move.block(objects.Ref(migration_jobs.KIND, pod.name, pod.namespace), message)
         if limited and self.waits.over(move, view.snapshot, self.leaving, now):
             self.instead(move, why.message)
 

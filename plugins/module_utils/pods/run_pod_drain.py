@@ -83,14 +83,18 @@ class PodDrain:
         """It was taken for gone, and is there."""
         self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
 
-    def block(
-        self, kind: str, namespace: str, name: str, message: str, remedy: str = "", hook: str = ""
-    ) -> None:
+    def note(self, ctx: run_context.Context, what: outcomes.Outcome, message: str) -> None:
+        """Keep an event about the pod for the report."""
+        pod = self.pod
+        ctx.note(what, message, node=pod.node, namespace=pod.namespace, name=pod.name)
+
+    def block(self, by: objects.Ref, message: str, remedy: str = "", hook: str = "") -> None:
         """Remember what blocks it, and what helps, for messages and for the result.
 
         ``hook`` is the key of the hook's call that it waits for.
         """
-        self.blocked_by = {"kind": kind, "namespace": namespace, "name": name, "message": message}
+        place = {"kind": by.kind, "namespace": by.namespace, "name": by.name}
+        self.blocked_by = {**place, "message": message}
         self.remedy, self.hook = remedy, hook
 
     @property
@@ -128,7 +132,7 @@ def stays_as_last(move: PodDrain, snapshot: snapshots.Snapshot, now: float) -> b
     found = last_one(move, snapshot)
     if found is None:
         return False
-    move.block(found.object.kind, found.object.namespace, found.object.name, found.message)
+    move.block(found.object, found.message)
     if found.alone:
         why = f"{found.message} Run the same command again: it moves it by a surge."
         move.end("failed", outcomes.PodOutcome.NEEDS_SURGE, now, why)

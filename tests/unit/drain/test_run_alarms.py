@@ -67,7 +67,7 @@ def test_a_minute_has_to_pass_without_progress(bench: Make) -> None:
 def test_pods_without_a_known_obstacle_say_how_they_leave(bench: Make) -> None:
     one = bench()
     one.move("p0", "waiting")
-    one.move("p1", "waiting").block("PodDisruptionBudget", "shop", "web", "It allows nothing.")
+    one.move("p1", "waiting").block(Ref("PodDisruptionBudget", "web", "shop"), "It allows nothing.")
     one.turn()
     assert set(one.turn(run_alarms.STILL)) == {"it is one of several.", "It allows nothing."}
 
@@ -110,7 +110,7 @@ def test_a_reason_is_the_same_with_other_numbers_in_it(bench: Make) -> None:
     move = one.move("p0", "waiting")
     one.turn()
     for text in ("it has 1 of 3", "it has 2 of 3", "it has none", "it has 3 of 30"):
-        move.block("PodDisruptionBudget", "shop", "web", text, "Wait.")
+        move.block(Ref("PodDisruptionBudget", "web", "shop"), text, "Wait.")
         one.turn(AFTER)
     assert [(why.message, why.remedy) for (why,) in one.told] == [("it has 1 of 3", "Wait."), ("it has none", "Wait.")]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Pod, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_services import Services
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_drain, run_node_drain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
@@ -36,7 +36,8 @@ def move(state: State, outcome: PodOutcome | None = None, route: Route = "evict"
     blocked = changes.pop("blocked", False)
     made = PodDrain(plan, state, 10.0, outcome, **changes)
     if blocked:
-        made.block(*BLOCK)
+        kind, namespace, name, message = BLOCK
+        made.block(Ref(kind, name, namespace), message)
     return made
 
 
@@ -195,7 +196,7 @@ def test_without_pods_it_is_told_what_was_missing_up_to_five(count: int) -> None
 
 def blocked_by(text: str) -> PodDrain:
     made = move("waiting")
-    made.block("Deployment", "shop", "web", text)
+    made.block(Ref("Deployment", "web", "shop"), text)
     return made
 
 

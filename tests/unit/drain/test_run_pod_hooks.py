@@ -11,7 +11,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, selectors
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.pod_selectors import PodSelector
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
@@ -190,7 +190,7 @@ def test_while_its_hook_is_under_way_a_pod_says_so_and_then_what_else_blocks_it(
     one.status = 200
     one.turn(8)
     assert said(waiting) == ""
-    waiting.block("PodDisruptionBudget", "shop", "web", "It allows nothing.")
+    waiting.block(Ref("PodDisruptionBudget", "web", "shop"), "It allows nothing.")
     one.turn()
     assert said(waiting) == "It allows nothing."
 

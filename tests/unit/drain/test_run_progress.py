@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Pod, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_drain import Progress
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator.object_limiter import limited
@@ -28,7 +28,7 @@ def told(seconds: float, why: t.Callable[[float], str]) -> list[str]:
         node_drain = NodeDrain("n1", moves={pod.uid: move})
         began = world.machine.now
         while (now := world.machine.now - began) < seconds:
-            move.block("PodMigrationJob", "shop", "web-0", why(now))
+            move.block(Ref("PodMigrationJob", "web-0", "shop"), why(now))
             progress.tell([node_drain], [], [])
             world.machine.run_for(0.5)
         return [event.message for event in me.told]

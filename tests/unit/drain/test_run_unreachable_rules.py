@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_unreachable
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome
@@ -223,7 +223,7 @@ def test_what_became_of_the_pods_is_said(bench: Make, ending: int, waiting: int,
 
 def test_what_blocked_a_pod_is_said_instead_of_its_route(bench: Make) -> None:
     one = bench("n1")
-    one.move("p0", "waiting").block("PodDisruptionBudget", "shop", "web", "It allows nothing.")
+    one.move("p0", "waiting").block(Ref("PodDisruptionBudget", "web", "shop"), "It allows nothing.")
     given_up_after(one)
     assert "Pod shop/p0 was not evicted (It allows nothing.)" in given_up(one)
 

@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.koordinator import run_dispatcher
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
@@ -134,7 +135,7 @@ def test_a_job_that_the_watch_does_not_show_yet_is_under_way(world: World, monke
 def test_an_eviction_by_a_job_is_told_once_with_its_place(world: World) -> None:
     scene = Scene(world, 1)
     scene.step()
-    scene.moves[0].block("PodMigrationJob", "", "j", "it finds no place")
+    scene.moves[0].block(Ref("PodMigrationJob", "j"), "it finds no place")
     scene.becomes("web-0", passed=True, phase="Running", nodeName="n2", conditions=[EVICTING])
     for _tick in range(3):
         scene.step()
