@@ -70,9 +70,7 @@ def going(found: objects.Raw) -> bool:
 
 
 def _parts(obj: objects.Raw) -> dict[str, t.Any]:
-    """What a manifest decides: labels and annotations, and all that is neither
-    coordinates nor status.
-    """
+    """What a manifest decides: labels, annotations, and all but coordinates and status."""
     meta = obj["metadata"]
     parts: dict[str, t.Any] = {"labels": meta.get("labels") or {}}
     if meta.get("annotations"):
@@ -84,9 +82,7 @@ def _parts(obj: objects.Raw) -> dict[str, t.Any]:
 
 
 def _common(found: t.Any, wanted: t.Any) -> t.Any:
-    """The found value without keys that are not wanted; it equals ``wanted`` if
-    nothing is to be changed.
-    """
+    """The found value without unwanted keys; it equals ``wanted`` if nothing is to change."""
     if isinstance(found, t.Mapping) and isinstance(wanted, t.Mapping):
         return {key: _common(found[key], wanted[key]) for key in wanted if key in found}
     if isinstance(found, list) and isinstance(wanted, list) and len(found) == len(wanted):
@@ -178,9 +174,7 @@ class Account:
 
 
 def ours(found: objects.Raw) -> bool:
-    """Whether we made the object: it has our label or, from a time before that
-    label, our annotation.
-    """
+    """Whether we made the object: it has our label or, from before that, our annotation."""
     meta = found["metadata"]
     labelled = (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
     return labelled or roles.BIND_IN in (meta.get("annotations") or {})

@@ -19,9 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 KOORDINATOR = "scheduling.koordinator.sh"
 COORDINATION = "coordination.k8s.io"
 KEEP = "list get create patch delete"
-"""Verbs for the objects that the collection keeps in its own namespace,
-and for the locks of nodes.
-"""
+"""Verbs for what the collection keeps in its own namespace, and for nodes' locks."""
 PLURALS: t.Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps", "deployments"),
     "ReplicaSet": ("apps", "replicasets"),
@@ -108,9 +106,7 @@ def for_hooks(
 
 
 def for_events(plans: t.Sequence[drain_policy.PodPlan]) -> tuple[permissions.Need, ...]:
-    """What Events about the nodes and about these pods' workloads need;
-    those about nodes are in ``default``.
-    """
+    """What Events about nodes (in ``default``) and about these pods' workloads need."""
     concerned = _namespaces(plan for plan in plans if plan.route != "skip" and plan.pod.owner)
     return tuple(
         _all("get create", "events.k8s.io", "events", tuple(dict.fromkeys(("default", *concerned))))

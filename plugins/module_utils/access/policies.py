@@ -160,9 +160,7 @@ FENCE = (DEFINITION, MAP, POLICY, BINDING)
 
 
 PROTECTED = f"{names.PREFIX}/protected"
-"""The label of a node that the account may not touch, and of a namespace in which it may
-not, if it is ``true``.
-"""
+"""The label, if ``true``, of a node that the account may not touch, or of a namespace."""
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 _MARKS = list(itertools.chain.from_iterable(names.MARKS.values()))
@@ -195,9 +193,7 @@ def _all_same(of: str, fields: str) -> str:
 
 
 def _kept(what: str, mine: str) -> str:
-    """Whether a map of the metadata changed at most at keys for which ``mine``
-    holds, CEL about ``k``.
-    """
+    """Whether a map of the metadata changed at most at keys with ``mine``, CEL about ``k``."""
     now = f"(has(object.metadata.{what}) ? object.metadata.{what} : {{}})"
     was = f"(has(oldObject.metadata.{what}) ? oldObject.metadata.{what} : {{}})"
     return (

@@ -35,9 +35,7 @@ preview a descheduler.
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Verbs on resources of one API group, of the objects ``named``, if any;
-    lists with spaces in between.
-    """
+    """Verbs on resources of one API group, of objects ``named``, if any; lists split by spaces."""
 
     group: str
     resources: str

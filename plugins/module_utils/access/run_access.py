@@ -86,9 +86,7 @@ class AccessOptions:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """An object to settle: how it should be (or was, if it is to go), as it was found,
-    and what decides about it.
-    """
+    """An object to settle: as it should be (or was, if it goes), as found, and what decides."""
 
     wanted: objects.Raw
     found: objects.Raw | None

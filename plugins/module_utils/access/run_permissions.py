@@ -37,9 +37,7 @@ def ask(ctx: run_context.Context, needs: t.Sequence[permissions.Need]) -> list[r
 
 
 def missing(ctx: run_context.Context, lacks: t.Sequence[permissions.Lack]) -> list[reasons.Finding]:
-    """The findings about what these credentials lack, with the commands that
-    grant it to their user.
-    """
+    """The findings about what these credentials lack, with the commands that grant it."""
     return permissions.missing(lacks, _user(ctx)) if lacks else []
 
 
@@ -83,9 +81,7 @@ def lacking(
 
 
 def _spaces(ctx: run_context.Context, nodes: t.Sequence[str]) -> list[str]:
-    """The namespaces of the pods that may have to leave these nodes;
-    none where pods may not be listed.
-    """
+    """The namespaces of pods that may have to leave these nodes; none without the right to list."""
     try:
         found = run_listing.lists(ctx.cluster, ("pods",))["pods"] if nodes else []
     except errors.Forbidden:
@@ -107,9 +103,7 @@ def _ask(ctx: run_context.Context, need: permissions.Need) -> permissions.Lack |
 
 
 def _user(ctx: run_context.Context) -> str:
-    """Who the API server says these credentials are; a placeholder where it does not
-    (before Kubernetes 1.28).
-    """
+    """Who the API server says these credentials are, a placeholder before Kubernetes 1.28."""
     kind = kinds.SELF_SUBJECT_REVIEWS
     try:
         answer = ctx.cluster.send(
@@ -123,9 +117,7 @@ def _user(ctx: run_context.Context) -> str:
 def allowed(
     ctx: run_context.Context, need: permissions.Need, namespace: str, name: str = ""
 ) -> bool:
-    """Whether the need is met in a namespace (empty: everywhere),
-    for the one object where it has a name.
-    """
+    """Whether the need is met in a namespace (empty: everywhere), for one object if named."""
     plural, _slash, subresource = need.resource.partition("/")
     attributes = {
         "verb": need.verb,

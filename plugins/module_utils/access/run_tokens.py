@@ -38,9 +38,7 @@ _TOKEN = re.compile(r"^    token: (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a token says of itself: when it was made, when it expires (0: never),
-    and the account's UID.
-    """
+    """What a token says of itself: when made, when it expires (0: never), the account's UID."""
 
     user: str
     uid: str
@@ -76,9 +74,7 @@ def kubeconfig_text(cluster: t.Mapping[str, t.Any], name: str, token: str) -> st
 
 
 def token_in(content: str, cluster: t.Mapping[str, t.Any], name: str) -> str:
-    """The token in what ``text`` made for this account and cluster;
-    empty if it is anything else.
-    """
+    """The token in what ``text`` made for this account and cluster; empty otherwise."""
     found = _TOKEN.search(content)
     return found[1] if found and content == kubeconfig_text(cluster, name, found[1]) else ""
 
@@ -110,9 +106,7 @@ OWNER_ONLY = 0o600
 
 
 class PlaceError(RuntimeError):
-    """The file cannot be read, written or deleted; the text names it and the
-    cause, never its content.
-    """
+    """The file cannot be read, written or deleted; the text never has its content."""
 
 
 class PrivateFile:

@@ -37,9 +37,7 @@ _REPLACED = ("timestamp", "value", "int", "float", "bool")
 
 
 class _Reader(Loader):
-    """Records duplicate keys and values that JSON cannot represent,
-    and resolves plain scalars as go-yaml does.
-    """
+    """Records duplicate keys and values unknown to JSON; resolves plain scalars as go-yaml does."""
 
     duplicates: list[tuple[str, int]]
     unrepresentable: list[tuple[str, int]]
@@ -87,9 +85,7 @@ if Loader is not object:
 
 
 def write(config: t.Any) -> str:
-    """The configuration as YAML that parses to the same value; as JSON, which is YAML,
-    if block style does not.
-    """
+    """The configuration as YAML that parses to the same value; as JSON if block style does not."""
     text = str(yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=1000))
     reader = _Reader(text)
     reader.duplicates = []

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A policy of the sigs descheduler as a configuration of koord-descheduler,
-and what of it has no counterpart there.
-"""
+"""A policy of the sigs descheduler as a configuration of koord-descheduler, and what it lacks."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ _FLAGS: t.Mapping[str, str] = {
     "FailedBarePods": "evictFailedBarePods",
     "PodsWithPVC": "ignorePvcPods",
 }
-"""MigrationController's flag for a protection that is switched off,
-of PodsWithPVC for one that is switched on.
-"""
+"""MigrationController's flag for a protection that is off, of PodsWithPVC for one that is on."""
 
 _BY_USAGE = "To balance by actual usage Koordinator has LowNodeLoad, which reads NodeMetrics."
 
@@ -65,9 +61,7 @@ _NONE: t.Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A setting of the policy without a counterpart: its path, its value,
-    and what there is instead.
-    """
+    """A setting of the policy without a counterpart: path, value, and what there is instead."""
 
     path: str
     value: t.Any
@@ -170,9 +164,7 @@ def _profile(
 
 
 def _points(made: Converted, plugins: profiles.Raw, path: str) -> dict[str, t.Any]:
-    """The plugins that run at deschedule and balance; at the other extension points there is
-    only DefaultEvictor.
-    """
+    """The plugins at deschedule and balance; at the other points there is only DefaultEvictor."""
     points: dict[str, t.Any] = {}
     for point in sigs.POINTS:
         there = profiles.dict_at(plugins, point)

@@ -45,9 +45,7 @@ def migration_controller(plugin: profiles.Args) -> schemas.Faults:
 
 
 def _zero(limit: t.Any, path: str) -> schemas.Faults:
-    """``GetMaxUnavailable``: what is given and comes to 0 becomes 1,
-    whatever the number of replicas.
-    """
+    """``GetMaxUnavailable``: what is given and comes to 0 becomes 1, whatever the replicas."""
     if limit == "0%" or (values.number(limit) == 0 and limit is not None):
         remedy = (
             "Write 1, or leave it out: then it is 1 below 4 replicas, 2 up to 10, otherwise 10 %."
@@ -58,9 +56,7 @@ def _zero(limit: t.Any, path: str) -> schemas.Faults:
 
 
 def _namespace_limiter(plugin: profiles.Args) -> schemas.Faults:
-    """``trackEvictedPod`` returns from its loop over the limiters, a Go map,
-    at a namespace without a number.
-    """
+    """``trackEvictedPod`` returns from its loop over a Go map at a namespace without a number."""
     limiters = plugin.record("objectLimiters")
     namespace = profiles.dict_at(limiters, "namespace")
     workload = profiles.dict_at(limiters, "workload")
@@ -129,9 +125,7 @@ def default_evictor(plugin: profiles.Args) -> schemas.Faults:
 
 
 def _evicts_critical(plugin: profiles.Args) -> bool:
-    """The old flags are read only without lists of protections
-    (``getEffectivePodProtections`` of v0.35).
-    """
+    """The old flags are read only without lists of protections (``getEffectivePodProtections``)."""
     protections = plugin.record("podProtections")
     listed = [
         *profiles.list_at(protections, "defaultDisabled"),
@@ -143,9 +137,7 @@ def _evicts_critical(plugin: profiles.Args) -> bool:
 
 
 def _priority(plugin: profiles.Args) -> schemas.Faults:
-    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with
-    evictSystemCriticalPods.
-    """
+    """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with critical pods."""
     off = _evicts_critical(plugin) and plugin.schema.plugin_type == "object"
     threshold, where = plugin.record("priorityThreshold"), f"{plugin.path}.priorityThreshold"
     value, name = threshold.get("value"), threshold.get("name")
@@ -382,9 +374,7 @@ def _pool(pool: profiles.Args) -> schemas.Faults:
 
 
 def _inheriting_pool(pool: profiles.Args, above: profiles.Raw) -> schemas.Faults:
-    """Since 1.8.0 a pool inherits the thresholds that it does not set
-    (``SetDefaults_LowNodeLoadNodePools``).
-    """
+    """Since 1.8.0 a pool inherits what it does not set (``SetDefaults_LowNodeLoadNodePools``)."""
     thresholds = set(itertools.chain.from_iterable(koordinator.THRESHOLD_ORDER))
     inherited = {key: above.get(key) for key in thresholds if pool.args.get(key) is None}
     whole = replace(pool, args={**pool.args, **inherited})

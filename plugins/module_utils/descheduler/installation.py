@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The objects of a descheduler in its cluster, and whether its workload reads the
-ConfigMap that we write.
-"""
+"""The objects of a descheduler, and whether its workload reads the ConfigMap that we write."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """The names of a descheduler's objects; with flavor ``sigs``,
-    ``deployment`` may name a CronJob.
-    """
+    """A descheduler's objects by name; with flavor ``sigs``, ``deployment`` may be a CronJob."""
 
     namespace: str
     deployment: str
@@ -43,9 +39,7 @@ DEFAULT_LOCATIONS: t.Mapping[schemas.Flavor, Location] = {
     "ack": Location("kube-system", "ack-koord-descheduler", *_KOORD),
     "sigs": Location("kube-system", "descheduler", "descheduler-policy-configmap", "policy.yaml"),
 }
-"""The names in Koordinator's chart, in ACK's add-on, and in the plain manifests of
-sigs.k8s.io/descheduler.
-"""
+"""The names in Koordinator's chart, ACK's add-on, and the manifests of sigs.k8s.io/descheduler."""
 
 
 def template_of(workload: objects.Raw) -> objects.Raw:
@@ -69,16 +63,12 @@ def container_of(workload: objects.Raw) -> objects.Raw:
 
 
 def is_cron(workload: objects.Raw) -> bool:
-    """Whether each run of the descheduler is a new pod, which mounts the
-    ConfigMap as it is then.
-    """
+    """Whether each run is a new pod, which mounts the ConfigMap as it is then."""
     return "jobTemplate" in workload["spec"]
 
 
 def appliers(found: objects.Raw | None, *path: str) -> tuple[str, ...]:
-    """Who applies the field on the server's side: their next apply fails,
-    or reverts us, if we write it.
-    """
+    """Who applies the field on the server's side: their next apply fails, or reverts ours."""
     managers = []
     for entry in ((found or {}).get("metadata") or {}).get("managedFields") or ():
         fields = entry.get("fieldsV1") or {}
@@ -148,9 +138,7 @@ def sources(volume: objects.Raw) -> t.Iterator[objects.Raw]:
 
 
 def unknown_name(place: Location, found: t.Iterable[str], kinds: str) -> str:
-    """The remedy if the workload does not exist: the one that was probably
-    meant, or all that exist.
-    """
+    """The remedy if the workload does not exist: the one probably meant, or all that exist."""
     names = sorted(found)
     right = values.similar(place.deployment, names) or next(
         (name for name in names if "descheduler" in name), ""

@@ -282,9 +282,7 @@ THRESHOLD_ORDER = (
     ("prodHighThresholds", "highThresholds"),
     ("prodLowThresholds", "prodHighThresholds"),
 )
-"""Of each pair, no percentage of the first may exceed the one of the same
-resource in the second.
-"""
+"""Of each pair, no percentage of the first may exceed the same resource's in the second."""
 
 LOW_NODE_LOAD = schemas.Plugin(
     points=("balance",),

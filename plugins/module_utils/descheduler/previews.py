@@ -29,9 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.deschedul
 
 PREFIX = "descheduler-preview-"
 ACCOUNT = "kubeops-node-maintenance-dry-run"
-"""The service account of dry runs in the descheduler's namespace,
-bound to the ClusterRole of that name.
-"""
+"""The dry runs' service account beside the descheduler, bound to the ClusterRole of that name."""
 
 _LAST_FLAGS: t.Mapping[str, tuple[str, ...]] = {
     "koordinator": ("--leader-elect=false", "--v=1"),
@@ -58,9 +56,7 @@ them has no effect: about every fourth process logs nothing of what it would evi
 
 @dataclass(frozen=True, slots=True, order=True)
 class Eviction:
-    """A pod that a plugin would evict. ``plugin`` and ``reason`` may be empty:
-    not every plugin says both.
-    """
+    """A pod that a plugin would evict. ``plugin`` and ``reason`` may be empty: not all say both."""
 
     namespace: str
     pod: str

@@ -24,9 +24,7 @@ Raw = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One profile with the defaults merged in; ``given`` and ``paths`` of the configured
-    plugins' arguments by name.
-    """
+    """One profile with the defaults merged in; ``given`` and ``paths`` of arguments by plugin."""
 
     path: str
     enabled: t.Mapping[str, tuple[str, ...]]
@@ -262,9 +260,7 @@ def _configs(profile: Profile, schema: schemas.Schema) -> schemas.Faults:
 def _args(
     name: str, plugin: schemas.Plugin, args: t.Any, path: str, schema: schemas.Schema
 ) -> schemas.Faults:
-    """What is wrong with a plugin's arguments alone; only Koordinator's own plugins validate
-    apiVersion and kind.
-    """
+    """A plugin's arguments alone; only Koordinator's own plugins validate apiVersion and kind."""
     described = replace(plugin.args, fields={**plugin.args.fields, **TYPE_META})
     yield from values.Reader(schema, plugin.strict).faults(described, args, path)
     real: schemas.Real = "refuses" if plugin.strict and schema.strict else "starts"

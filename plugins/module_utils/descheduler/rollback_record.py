@@ -154,9 +154,7 @@ def unsettled(journal: Journal | None) -> Journal | None:
 
 
 def readable(raws: t.Iterable[objects.Raw]) -> t.Iterator[Journal]:
-    """The journals among our ConfigMaps; ``descheduler_config`` reports those that
-    cannot be read.
-    """
+    """The journals among our ConfigMaps; ``descheduler_config`` reports unreadable ones."""
     for raw in raws:
         if LABEL in (raw["metadata"].get("labels") or {}):
             with contextlib.suppress(BadJournalError):

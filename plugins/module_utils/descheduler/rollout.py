@@ -38,20 +38,14 @@ Marks = t.Mapping[str, "str | None"]
 """Our annotations of a pod template, ``None`` if missing."""
 
 Drifted = t.Literal["config_map", "template", "running"]
-"""What somebody else changed: the ConfigMap, the digest on the pod template,
-or what the pods run.
-"""
+"""What somebody else changed: the ConfigMap, the pod template's digest, or what the pods run."""
 
 LOOPING_RESTARTS = 3
-"""So many restarts of a container of a new pod, the last with CrashLoopBackOff, after which the
-rollout has failed.
-"""
+"""Restarts of a new pod's container, the last with CrashLoopBackOff, that make a rollout fail."""
 
 
 def digest(config: t.Any) -> str:
-    """A digest of what a configuration means, not of how it is written;
-    ``null`` counts as absent.
-    """
+    """A digest of what a configuration means, not how it is written; ``null`` counts as absent."""
     text = json.dumps(
         _bare(config), sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str
     )
@@ -77,9 +71,7 @@ class DesiredConfig:
         return digest(self.config)
 
     def instead_of(self, present: str | None, means: t.Any) -> str | None:
-        """The text to replace ``present``, which parses to ``means``;
-        ``None`` if ``present`` may stay.
-        """
+        """The text to replace ``present``, which parses to ``means``; ``None`` if it may stay."""
         if present == self.text or (
             present is not None and not self.as_text and digest(means) == self.digest
         ):
@@ -99,9 +91,7 @@ def marks_of(workload: objects.Raw) -> Marks:
 
 
 def mark_of(workload: objects.Raw) -> str | None:
-    """The digest of the configuration with which the workload's pods started,
-    ``None`` if unknown.
-    """
+    """The digest of the configuration with which the pods started, ``None`` if unknown."""
     return marks_of(workload)[DIGEST]
 
 
@@ -148,9 +138,7 @@ class TerminatedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a Deployment: ``waiting`` says what is missing,
-    it is empty once the new pods are ready.
-    """
+    """The progress of a Deployment; ``waiting`` says what is missing until new pods are ready."""
 
     waiting: str
     pods: tuple[objects.Raw, ...]

@@ -91,9 +91,7 @@ class DeschedulerOptions:
         return run_context.Result(data, failed, message)
 
     def suited(self, found: check.Found) -> DeschedulerOptions:
-        """The same with the rules of the descheduler's version,
-        and what is wrong with that version.
-        """
+        """The same with the rules of the descheduler's version, and its faults."""
         schema, faults = self.schema, self.faults
         if found.applied != schema.version:
             schema = check.schema_of(self.flavor, found.applied)
@@ -153,9 +151,7 @@ def descheduler(ctx: run_context.Context, options: DeschedulerOptions) -> run_co
 def fit(
     options: DeschedulerOptions, target: run_targets.DeschedulerTarget
 ) -> DeschedulerOptions | run_context.Result:
-    """The options with the rules of the descheduler's version;
-    the result of the call if those forbid to go on.
-    """
+    """The options with the rules of the descheduler's version, or the result if those forbid it."""
     fitted = options.suited(run_targets.look(target, options.version))
     return fitted.unwritten if fitted.invalid else fitted
 
@@ -225,9 +221,7 @@ def taking_all(
 
 
 def require_mount(target: run_targets.DeschedulerTarget) -> None:
-    """Make sure that the descheduler's pods mount the ConfigMap; raises CallAborted if they do
-    not.
-    """
+    """Make sure that the descheduler's pods mount the ConfigMap, else raise CallAborted."""
     if unread := installation.unread(target.workload, target.place):
         remedy = "Set config_map and key to the ones that it reads."
         raise run_context.CallAborted("not_mounted", unread, remedy, str(target.ref))
@@ -435,9 +429,7 @@ class Rollout:
         return replace(prior, replicas=target.replicas) if scales else prior
 
     def _left(self) -> rollback_record.Journal | None:
-        """What stays stored once this rollout has succeeded: a pause,
-        and the configuration to resume with.
-        """
+        """What stays stored after this rollout: a pause, and the configuration to resume with."""
         kept, given = self.target.journal, self.options.desired
         if kept is None or self.intent == "resume":
             return None
@@ -449,9 +441,7 @@ class Rollout:
         return kept.ended(resumes)
 
     def _unverified(self, *, idle: bool) -> str | None:
-        """Why nothing is verified, if there is anything to say;
-        ``None`` if the configuration must be verified.
-        """
+        """Why nothing is verified, if that needs words; ``None`` if it must be verified."""
         if self.target.is_cron:
             return "The next run of the CronJob reads it; no restart is needed."
         if idle:

@@ -57,9 +57,7 @@ def pause(
 def resume(
     ctx: run_context.Context, options: run_configuration.DeschedulerOptions, *, everywhere: bool
 ) -> run_context.Result:
-    """Resume this descheduler, with the configuration if one is given,
-    or ``everywhere`` every paused one.
-    """
+    """Resume this descheduler, with a configuration if given, or ``everywhere`` all paused ones."""
     if options.always_invalid:
         return options.unwritten
     if not everywhere:

@@ -40,13 +40,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 
 POLL_SECONDS = 0.5
 QUIET_SECONDS = 5.0
-"""Seconds without a line after which koord-descheduler's only cycle is taken to be
-over: it does not say so.
-"""
+"""Seconds without a line after which koord-descheduler's only cycle counts as over."""
 MAX_RESTARTS = 6
-"""How often another process is tried where one logs no evictions;
-a build may log nothing of its flags at all.
-"""
+"""How often another process is tried where one logs no evictions; a build may log no flags."""
 FORGOTTEN_POD_SECONDS = 60
 """Seconds after the call's own limit at which the kubelet ends a pod that was forgotten."""
 
@@ -108,9 +104,7 @@ def _previewed(
 def _staying(
     ctx: run_context.Context, options: run_configuration.DeschedulerOptions
 ) -> list[dict[str, str]] | None:
-    """The pods that the new configuration leaves where they are;
-    ``None`` where that cannot be known.
-    """
+    """The pods that the new configuration leaves where they are; ``None`` if unknown."""
     desired = t.cast("rollout.DesiredConfig", options.desired)
     if options.flavor == "sigs":
         return None

@@ -179,9 +179,7 @@ class Verification:
         return found.kind, comparison, found.why
 
     def _leader(self, pods: t.Sequence[objects.Raw]) -> tuple[str, Kind]:
-        """What one of the pods still lacks to lead, and the proof that
-        readiness and leader give.
-        """
+        """What one of the pods still lacks to lead, and what readiness and leader prove."""
         election = installation.election(self.desired, self.target.workload, self.target.flavor)
         if election is None:
             return "", "ready"
@@ -262,9 +260,7 @@ _STAYING = "the new pods must stay ready for a while"
 def last_words(
     target: run_targets.DeschedulerTarget, dead: t.Sequence[rollout.TerminatedContainer]
 ) -> str:
-    """Why a new pod's container terminated, by its termination message or
-    else the end of its log.
-    """
+    """Why a new pod's container terminated, by its termination message or the end of its log."""
     for found in dead:
         if words := rollout.last_words(found.words):
             return words
@@ -330,9 +326,7 @@ def roll_back(
 
 
 def _restored(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> bool:
-    """Restore the ConfigMap, unless somebody else has changed it since it was read;
-    whether it is as before.
-    """
+    """Restore the ConfigMap, unless somebody changed it meanwhile; whether it is as before."""
     try:
         target.write(
             journal.config,

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""PodMigrationJobs before a restart of their controller: it waits for those that run,
-and clears away the stranded.
-"""
+"""PodMigrationJobs before a restart of their controller: running ones end, stranded ones go."""
 
 from __future__ import annotations
 

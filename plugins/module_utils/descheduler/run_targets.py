@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""A descheduler in its cluster: its workload, its ConfigMap and our journal,
-read and conditionally written.
-"""
+"""A descheduler in its cluster: its workload, its ConfigMap and our journal."""
 
 from __future__ import annotations
 
@@ -252,9 +250,7 @@ class DeschedulerTarget:
         )
 
     def switch(self, field: t.Literal["replicas", "suspend"], value: int, sentence: str) -> bool:
-        """Turn a field of the spec on or off (0, ``False``), unless it is so already;
-        whether anything changed.
-        """
+        """Turn a field of the spec on or off (0, ``False``) unless it is so; whether it changed."""
 
         def planned(workload: objects.Raw) -> api_changes.Change | None:
             present = workload["spec"].get(field, 1 if field == "replicas" else False)
@@ -265,9 +261,7 @@ class DeschedulerTarget:
         return self.settle(planned)
 
     def snapshot(self, *ours: str) -> rollback_record.Journal:
-        """A journal of the present state; ``ours`` are the digests of configurations
-        about to be rolled out.
-        """
+        """A journal of the present state; ``ours`` are digests about to be rolled out."""
         return rollback_record.Journal(
             flavor=self.flavor,
             place=self.place,
@@ -322,9 +316,7 @@ def _workload(
 
 
 Work = t.Callable[[DeschedulerTarget], "run_context.Result | None"]
-"""A call's work on a descheduler as it was just read;
-``None`` if it has to write, and may not yet.
-"""
+"""A call's work on a descheduler as just read; ``None`` if it has to write, and may not yet."""
 
 
 def one_at_a_time(
@@ -410,9 +402,7 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
 
 
 def forget(target: DeschedulerTarget) -> None:
-    """Delete the journal, unless it is no longer the one that was read:
-    there is nothing left to restore.
-    """
+    """Delete the journal, unless it is no longer the one that was read."""
     if target.journal and target.stored and not target.ctx.check:
         ref = replace(map_ref(target.journal.name), uid=target.stored["metadata"]["uid"])
         version = _version(target.stored)
@@ -495,9 +485,7 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
 
 
 def look(target: DeschedulerTarget, given: str) -> check.Found:
-    """The rules that apply, and what is wrong with the versions; ``given`` is the option,
-    empty if it is not set.
-    """
+    """The rules that apply, and what is wrong with the versions; ``given`` is the option."""
     try:
         page = target.ctx.cluster.send(verbs.server_version())
     except (errors.Forbidden, errors.NotFound):

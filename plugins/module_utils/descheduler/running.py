@@ -79,9 +79,7 @@ def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
 
 
 def document(running: Raw, schema: schemas.Schema) -> dict[str, t.Any]:
-    """The running configuration as a document that means the same: with its keys,
-    and without merged defaults.
-    """
+    """The running configuration as a document that means the same, without merged defaults."""
     found = {
         **_recased(running, schema.root),
         "apiVersion": schema.api_version,
@@ -139,9 +137,7 @@ def _profile(
 
 
 def _unpooled(desired: Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
-    """LowNodeLoad's arguments with its own settings outside of ``nodePools``,
-    and pools without inherited values.
-    """
+    """LowNodeLoad's arguments with its own settings, and pools without inherited values."""
     own, *others = profiles.list_at(running, "nodePools") or [None]
     if not isinstance(own, dict) or own.get("name") != OWN_POOL:
         return running
@@ -155,9 +151,7 @@ def _unpooled(desired: Raw, running: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _without_inherited(desired: t.Any, running: t.Any, own: t.Any) -> t.Any:
-    """Since v1.8.0 a pool inherits missing settings from the plugin
-    (``SetDefaults_LowNodeLoadNodePools``).
-    """
+    """Since v1.8.0 a pool inherits what it lacks (``SetDefaults_LowNodeLoadNodePools``)."""
     if not isinstance(running, dict) or not isinstance(desired, dict) or not isinstance(own, dict):
         return running
     return {

@@ -16,9 +16,7 @@ from dataclasses import dataclass, field, replace
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 
 Flavor = t.Literal["koordinator", "ack", "sigs"]
-"""Which descheduler it is: Koordinator's, that of Alibaba Cloud's add-on,
-or sigs.k8s.io/descheduler.
-"""
+"""Which descheduler it is: Koordinator's, Alibaba Cloud's, or sigs.k8s.io/descheduler."""
 
 _Scalar = t.Literal[
     "bool", "int", "float", "string", "duration", "int_or_percent", "float_or_string", "address"
@@ -96,9 +94,7 @@ class Plugin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """One descheduler: its document, its plugins, and its extension points with the
-    plugins enabled by default.
-    """
+    """One descheduler: its document, its plugins, and its extension points with their defaults."""
 
     name: str
     version: str
@@ -112,9 +108,7 @@ class Schema:
     alike: t.Mapping[str, str] = field(default_factory=dict)
 
     def knows(self, since: str) -> bool:
-        """Whether this version has what was added in ``since``;
-        without ``since`` every version has it.
-        """
+        """Whether this version has what was added in ``since``; if that is empty, it has."""
         return _numbers(since or "0") <= _numbers(self.version)
 
 
@@ -170,9 +164,7 @@ def by_name(item: Field, note: str = "", **more: t.Any) -> Field:
 
 
 def selector_text(note: str = "", malformed: Real = "starts") -> Field:
-    """A label selector as kubectl accepts it, ``pool=a,tier!=db``;
-    plugins parse it while they run.
-    """
+    """A label selector as kubectl accepts it, ``pool=a,tier!=db``; parsed while plugins run."""
     return Field(type="selector_text", note=note, malformed=malformed)
 
 
@@ -189,9 +181,7 @@ LABEL_SELECTOR = record(
     {"matchLabels": by_name(text()), "matchExpressions": several(_EXPRESSION)},
     "a label selector: matchLabels, matchExpressions",
 )
-"""Its labels and operators are validated by ``values``, because not every descheduler
-does so at the start.
-"""
+"""``values`` validates its labels and operators, as not every descheduler does at its start."""
 
 _TYPO = {"include the following:": "include", "include the following": "include"}
 """A page of ACK's documentation has this translated key under evictableNamespaces."""

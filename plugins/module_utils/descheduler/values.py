@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Single values validated against their schema, as Go's JSON decoder and the deschedulers'
-own validation do it.
-"""
+"""Single values validated against their schema, as Go's decoder and the deschedulers do it."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class Reader:
     strict: bool
 
     def faults(self, field: schemas.Field, value: t.Any, path: str) -> schemas.Faults:
-        """Everything that is wrong with the value; ``None`` counts as absent if
-        the field is nullable.
-        """
+        """Everything that is wrong with the value; ``None`` is absent if the field is nullable."""
         if value is None and field.nullable:
             return
         if value is None or not _fits(field, value):
@@ -172,9 +168,7 @@ def unknown(
     real: schemas.Real = "refuses",
     alike: t.Mapping[str, str] | None = None,
 ) -> schemas.Fault:
-    """A word that is not among ``known``; a ``look_alike`` if it resembles one of them or
-    is a key of ``alike``.
-    """
+    """A word that is not ``known``; a ``look_alike`` if it resembles one or is in ``alike``."""
     words = [each for each in known if each]
     message = f"Unknown {kind} {shown(word)}."
     right = (alike or {}).get(word) or similar(word, words)
@@ -200,9 +194,7 @@ def too_new(name: str, since: str, path: str, real: schemas.Real = "refuses") ->
 
 
 def is_set(value: t.Any) -> bool:
-    """Whether Go considers the value set: not null, an empty string, list or map;
-    0 and false are set.
-    """
+    """Whether Go considers the value set: not null and not empty; 0 and false are set."""
     return value is not None and value != "" and value != [] and value != {}
 
 
@@ -289,9 +281,7 @@ def _scalar(field: schemas.Field, value: t.Any, path: str) -> schemas.Faults:
 
 
 def _number(field: schemas.Field, value: t.Any) -> float | str | None:
-    """The value as a number, ``None`` if the type is not numeric,
-    or a message why it cannot be parsed.
-    """
+    """The value as a number, ``None`` if it is of another type, or why it cannot be parsed."""
     wrong = f"{shown(value)} is not {_TYPES[field.type][0]}."
     match field.type:
         case "duration":
@@ -349,9 +339,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def _selector(value: t.Mapping[str, t.Any], path: str) -> schemas.Faults:
-    """What the API machinery (``LabelSelectorAsSelector``) validates of a label selector
-    apart from its types.
-    """
+    """What the API machinery (``LabelSelectorAsSelector``) validates of a selector but types."""
     labels, expressions = value.get("matchLabels"), value.get("matchExpressions")
     for key, label in labels.items() if isinstance(labels, dict) else ():
         if not selectors.is_key(key) or (isinstance(label, str) and not selectors.is_value(label)):

@@ -53,9 +53,7 @@ _NOT_SEGMENT, _NOT_IP, _NOT_HEADER = map(
 DONE = (200, 201, 204)
 """HTTP statuses that are expected unless a rule says otherwise."""
 REPEATED = frozenset({202, 408, 409, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses that mean "not yet": the call is repeated until the deadline,
-unless its rule expects them.
-"""
+"""HTTP statuses that mean "not yet": repeated until the deadline, unless expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,18 +254,14 @@ def state_of(record: node_records.Record, key: str) -> str:
 
 
 def before(rules: t.Iterable[Rule], plan: drain_policy.PodPlan) -> tuple[Call, ...]:
-    """The calls for a pod that is to be moved; none for a pod that does not run,
-    which has nobody to ask.
-    """
+    """The calls for a pod that is to be moved; none if it does not run, as nobody can be asked."""
     if plan.route not in MOVING or plan.pod.deleting or plan.pod.phase != "Running":
         return ()
     return tuple(Call.of_pod(rule, plan) for rule in rules if rule.for_pod(plan))
 
 
 def left(rules: t.Iterable[Rule], node: str, record: node_records.Record) -> tuple[Call, ...]:
-    """The calls for pods that have left the node, or were to,
-    which the record says are not over.
-    """
+    """The calls for pods that left the node, or were to, which the record says are not over."""
     found = []
     for rule in rules:
         for key, entry in record.hooks.items():
@@ -302,9 +296,7 @@ def planned(record: node_records.Record) -> dict[str, tuple[str, str]]:
 def announcing(
     raw: objects.Raw | None, uid: str, record: node_records.Record
 ) -> api_changes.Change | None:
-    """Announce the maintenance on the pod ``raw``; ``None`` if it is announced,
-    or the pod is another one by now.
-    """
+    """Announce the maintenance on the pod ``raw``; ``None`` if it is, or that is another pod."""
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)
@@ -321,9 +313,7 @@ def announcement(pod: objects.Pod, since: str) -> api_changes.Change:
 
 
 def taking_back(raw: objects.Raw | None, uid: str, since: str) -> api_changes.Change | None:
-    """Remove our announcement from a pod that stays; one of another maintenance,
-    by its time, is not ours.
-    """
+    """Remove our announcement from a pod that stays; another time is not ours."""
     if raw is None or raw["metadata"].get("uid") != uid:
         return None
     pod = objects.Pod.of(raw)

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""Taking back what hooks have announced on pods that stay after all,
-so that their applications serve on as before.
-"""
+"""Taking back what hooks have announced on pods that stay after all."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def take_back(
     record: node_records.Record | None,
     prove_lock: run_requests.ProveLock | None = None,
 ) -> None:
-    """Remove what was announced because of the record; as it names the pods,
-    it has to go after that.
-    """
+    """Remove what was announced because of the record, which has to go after that."""
     if record is None:
         return
     for uid, (namespace, name) in hook_definitions.planned(record).items():

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""HTTP calls of hooks: sent by worker threads and repeated until they have the expected
-answer, or time is up.
-"""
+"""HTTP calls of hooks: sent by threads and repeated until the expected answer or deadline."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ class NoAnswerError(Exception):
 
 Variables = t.Mapping[str, t.Any]
 Send = t.Callable[[hook_definitions.Http, Variables, float], int]
-"""Sends a call with these variables, within so many seconds, and returns the HTTP status;
-raises NoAnswerError.
-"""
+"""Sends a call with these variables in so many seconds: the HTTP status, or NoAnswerError."""
 
 
 def nobody(http: hook_definitions.Http, variables: Variables, timeout: float) -> int:
@@ -106,9 +102,7 @@ class HttpCalls:
 
 
 Attempt = t.Callable[[int, float], int]
-"""Makes a call after so many tries, within so many seconds, and returns the HTTP status;
-raises NoAnswerError.
-"""
+"""Makes a call after so many tries in so many seconds: the HTTP status, or NoAnswerError."""
 
 
 def repeated(

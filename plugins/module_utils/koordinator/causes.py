@@ -41,9 +41,7 @@ UNCOUNTED_GATES = ("ExpectedReplicas", "MaxMigratingPerWorkload", "MaxUnavailabl
 def forbidden(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    """Why arbitration would fail a job for the pod at once (``ForbiddenMigratePod``);
-    ``None`` if it would not.
-    """
+    """Why arbitration fails a job of the pod at once (``ForbiddenMigratePod``) or ``None``."""
     if migration_jobs.EVICT in pod.annotations:
         return None
     refusals = itertools.chain(_excluded(pod, controller), _protected(pod, controller))
@@ -309,9 +307,7 @@ def _of_workload(
     others: list[migration_jobs.Job],
     controller: migration_controller.Controller,
 ) -> reasons.Reason | None:
-    """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods are those of
-    the same direct owner.
-    """
+    """``filterMaxMigratingOrUnavailablePerWorkload``: migrating pods have the same direct owner."""
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
         return None
@@ -364,9 +360,7 @@ LATE_SECONDS = 10.0
 """Seconds after the end of its ttl in which a job's controller would have failed it."""
 
 GONE_SECONDS = 7.0
-"""Seconds after the end of its pod in which a job's controller, which checks every three,
-would have ended it.
-"""
+"""Seconds after its pod's end in which a job's controller, which checks every three, ends it."""
 
 
 def running(job: migration_jobs.Job) -> bool:

@@ -35,14 +35,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 
 STEPS_SECONDS = 30.0
-"""Seconds for what the controller does in steps of 3 s: arbitration,
-reserving, evicting, binding.
-"""
+"""Seconds for the controller's steps of 3 s: arbitration, reserving, evicting, binding."""
 
 SLACK_SECONDS = 90.0
-"""Seconds beyond the estimate: a scheduler or controller that restarts,
-a budget that others use up.
-"""
+"""Seconds beyond the estimate: a restarted scheduler or controller, a budget used by others."""
 
 
 @dataclass(frozen=True)
@@ -161,9 +157,7 @@ def _budgeted(
 
 
 JOB_STEPS_SECONDS = 5.0
-"""What a PodMigrationJob takes beside the pods: arbitration, a Reservation,
-and a controller that looks every 3 s.
-"""
+"""What a job takes beside the pods: arbitration, a Reservation, a controller with steps of 3 s."""
 
 
 class Pace:

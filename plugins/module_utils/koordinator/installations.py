@@ -93,9 +93,7 @@ def installations(
 
 
 def completed(place: installation.Location, workload: objects.Raw) -> installation.Location:
-    """The place with the ConfigMap and the key that the containers read,
-    or else those of the charts.
-    """
+    """The place with the ConfigMap and key that the containers read, or else the charts'."""
     config_map, key = _mounted(workload) if workload else ("", "")
     chart = CHARTS[0]
     return replace(
@@ -106,9 +104,7 @@ def completed(place: installation.Location, workload: objects.Raw) -> installati
 
 
 def _mounted(workload: objects.Raw) -> tuple[str, str]:
-    """The ConfigMap and the key behind the file of ``--config``;
-    empty where no volume shows them.
-    """
+    """The ConfigMap and key behind the file of ``--config``; empty where no volume shows them."""
     volumes = {
         volume.get("name"): volume
         for volume in installation.template_of(workload)["spec"].get("volumes") or ()
@@ -140,9 +136,7 @@ def _containers(workload: objects.Raw) -> t.Sequence[objects.Raw]:
 
 
 def silent_scheduler(deployments: t.Iterable[objects.Raw], home: str) -> str:
-    """The Deployment that runs koord-scheduler, if none that does has a ready pod;
-    ``home`` is Koordinator's.
-    """
+    """The Deployment of koord-scheduler if none has a ready pod; ``home`` is Koordinator's."""
     first = ""
     for raw in deployments:
         place = raw["metadata"]["namespace"], raw["metadata"]["name"]

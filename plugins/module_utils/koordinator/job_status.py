@@ -86,9 +86,7 @@ def stage(job: migration_jobs.Job) -> str:  # noqa: C901
 
 
 def described(job: migration_jobs.Job, view: View) -> str:
-    """Where a job under way stands and what holds it, as sentences;
-    of a paused one also whose it is.
-    """
+    """Where a job under way stands and what holds it; of a paused one also whose it is."""
     if job.paused:
         return (
             f"PodMigrationJob {job.name} is paused and waits for approval: {job.made_by} created "
@@ -99,9 +97,7 @@ def described(job: migration_jobs.Job, view: View) -> str:
 
 
 def verdict(job: migration_jobs.Job, view: View) -> reasons.Reason | None:
-    """Why the job failed, or what holds it now; ``None`` if it succeeded or nothing
-    is known to hold it.
-    """
+    """Why the job failed, or what holds it now; ``None`` if nothing is known to."""
     if job.succeeded:
         return None
     return _failure(job, view) if job.ended else holding(job, view) or _stalled(job, view)
@@ -216,9 +212,7 @@ def _arbitration(
 
 
 def unanswered(job: migration_jobs.Job, jobs: t.Iterable[migration_jobs.Job]) -> bool:
-    """Whether koord-descheduler may be away: the job gets no answer,
-    and no younger one has left arbitration.
-    """
+    """Whether koord-descheduler may be away: no answer, and no younger job has left arbitration."""
     return not job.waiting or not any(
         one.created >= job.created and not one.waiting for one in jobs
     )

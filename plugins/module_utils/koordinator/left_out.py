@@ -80,9 +80,7 @@ def staying(
 
 
 def left_out(snapshot: snapshots.Snapshot, config: t.Any) -> list[schemas.Fault]:
-    """A warning with their number, by cause; none where the configuration moves
-    nothing, or every pod.
-    """
+    """A warning with their number, by cause; none where nothing is moved, or every pod."""
     moving = _moving(config)
     if moving is None:
         return []

@@ -147,9 +147,7 @@ class _Args:
         return _Args(self.get(name, {}), f"{self.path}.{name}")
 
     def get(self, name: str, default: t.Any, *kinds: type) -> t.Any:
-        """The value, of the default's type unless ``kinds`` are given;
-        the default if it is not set.
-        """
+        """The value, of the default's type or of ``kinds``; the default if it is not set."""
         kinds, value = kinds or (type(default),), self.raw.get(name)
         if value is None:
             return default

@@ -43,9 +43,7 @@ ENDED = ("Succeeded", "Succeed", "Failed", "Aborted")
 """Final phases; ``Succeed`` is how documents and early versions say ``Succeeded``."""
 
 KEPT_WITHOUT_TTL = 1800.0
-"""Seconds after its creation at which the controller deletes a job without
-ttl, whatever its phase.
-"""
+"""Seconds after its creation at which the controller deletes a job without ttl."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +155,7 @@ class Job(objects.Object):
 
 
 def _maker(meta: objects.Raw) -> str:
-    """The owner, the run, what asked for it, or the first client that wrote it:
-    nothing else tells of a person.
-    """
+    """The owner, the run, what asked for it, or the first client that wrote it."""
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     for owner in meta.get("ownerReferences") or ():
         return f"{owner.get('kind')} {owner.get('name')}"

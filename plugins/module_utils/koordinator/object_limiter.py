@@ -158,9 +158,7 @@ def _clock(seconds: float) -> str:
 
 
 def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
-    """From when on a token bucket of ``burst`` lets one more through,
-    after takings at ``times``; 0 for always.
-    """
+    """When a token bucket of ``burst`` lets one more through after ``times``; 0 for always."""
     tokens, last = float(burst), 0.0
     for at in sorted(times):
         tokens = min(float(burst), tokens + (at - last) / gap) - 1.0
@@ -171,9 +169,7 @@ def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
 def departures(
     times: t.Iterable[float], gap: float, burst: int, count: int, now: float
 ) -> list[float]:
-    """When so many more go after takings at ``times``, each as soon as it may,
-    and none before ``now``.
-    """
+    """When ``count`` more go after takings at ``times``, each as soon as may be from ``now`` on."""
     taken, found = list(times), [now]
     for _one in range(count):
         found.append(max(found[-1], next_token(taken, gap, burst)))

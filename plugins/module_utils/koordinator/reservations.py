@@ -57,9 +57,7 @@ def same_node(name: str) -> reasons.Reason:
 
 
 def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
-    """Why a job could not move the pod with this Reservation; ``None`` when it could,
-    now or once it is scheduled.
-    """
+    """Why a job could not move the pod with this Reservation, now or once it is scheduled."""
     name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The configuration with which a pod of a descheduler runs, read from the pod
-itself or from its log.
-"""
+"""The configuration with which a pod of a descheduler runs, as the pod or its log says."""
 
 from __future__ import annotations
 

@@ -49,9 +49,7 @@ class AbandonedJobs:
     flights: t.Mapping[str, run_starter.InFlightJob]
 
     def end(self, jobs: t.Mapping[str, migration_jobs.Job]) -> list[run_starter.InFlightJob]:
-        """End those that have passed; returns the others. A job that has evicted
-        its pod is left to end.
-        """
+        """End those that have passed; returns the others. One that has evicted its pod goes on."""
         left = [flight for flight in self.flights.values() if flight.abandoned and not flight.over]
         for flight in left:
             if job := jobs.get(flight.name):
@@ -64,9 +62,7 @@ class AbandonedJobs:
         return [flight for flight in left if not flight.over]
 
     def let_pass(self, view: run_job_cache.JobView) -> None:
-        """Wait until all have passed and ended, for ``PASSES`` seconds;
-        the rest is given up as it is.
-        """
+        """Wait until all have passed and ended, for ``PASSES`` seconds; give the rest up."""
         with contextlib.suppress(run_context.CallAborted):
             for late in self.ctx.poll(run_starter.LOOK_EVERY_SECONDS, run_tracker.PASSES_SECONDS):
                 left = self.end(view.jobs())
@@ -161,9 +157,7 @@ class JobDispatcher:
         return any(not flight.over for flight in self._flights.values() if flight.node == node)
 
     def done_with(self, node: str) -> bool:
-        """Whether nothing is left of the node's jobs; deletes those that have ended,
-        and their Reservations.
-        """
+        """Whether nothing is left of the node's jobs; deletes ended ones and their Reservations."""
         if self._view is None:
             return True
         jobs = self._view.jobs()

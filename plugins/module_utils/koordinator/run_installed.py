@@ -117,9 +117,7 @@ def _charts(given: installation.Location) -> list[installation.Location]:
 def _unlisted(
     ctx: run_context.Context, given: installation.Location
 ) -> tuple[installations.Installation, ...]:
-    """Those of the charts' names, where the Deployments may not be listed.
-    One that may not be read is believed.
-    """
+    """Those of the charts' names, if none may be listed. One that may not be read is believed."""
     for place in _charts(given):
         try:
             request = verbs.get(kinds.DEPLOYMENTS, place.deployment, place.namespace)
@@ -189,9 +187,7 @@ def _lease(ctx: run_context.Context, ref: objects.Ref) -> objects.Raw | None:
 
 
 def limits_of(ctx: run_context.Context, one: installations.Installation) -> Limits:
-    """The limits with which it runs: what a pod says, else the ConfigMap's,
-    with how far they can be believed.
-    """
+    """The limits with which it runs: a pod's, else the ConfigMap's, and how far to believe them."""
     text, doubt = _text(ctx, one.place)
     config = _parsed(text)
     kept = Limits(None, doubt) if text is None else _controller(config, one, one.place.map_name)
@@ -428,9 +424,7 @@ def look(ctx: run_context.Context, given: installation.Location, *, reserves: bo
 def _silent_scheduler(
     ctx: run_context.Context, deployments: list[objects.Raw] | None, home: str
 ) -> str:
-    """The Deployment of koord-scheduler if it has no ready pod; empty if it has,
-    or if there is none.
-    """
+    """The Deployment of koord-scheduler if it exists and has no ready pod; else empty."""
     if deployments is None:
         with suppress(errors.NotFound, errors.Forbidden):
             request = verbs.get(kinds.DEPLOYMENTS, installations.SCHEDULER, home)

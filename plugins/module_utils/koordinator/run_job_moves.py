@@ -65,9 +65,7 @@ class JobMove(run_tracker.TrackedJob):
 
     @property
     def failed(self) -> bool:
-        """Whether it makes the call fail; also a rejection that was not this
-        call's, which has a cause.
-        """
+        """Whether it makes the call fail; also a rejection by others, which has a cause."""
         rejected = self.outcome is outcomes.JobOutcome.REJECTED and self.cause is not None
         return rejected or (self.outcome is not None and self.outcome.failed)
 
@@ -142,9 +140,7 @@ def _shown(ref: objects.Ref) -> dict[str, str]:
 
 @dataclass
 class JobMoves:
-    """The moves of a call, its settings, and the limits of the controller
-    (``None``: unreadable).
-    """
+    """The moves of a call, its settings, and the controller's limits (``None``: unreadable)."""
 
     ctx: run_context.Context
     moves: t.Sequence[JobMove]

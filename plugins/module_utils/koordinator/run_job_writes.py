@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The writes that a PodMigrationJob may get after its creation.
-``None`` as a result: the job is gone.
-"""
+"""The writes that a PodMigrationJob may get after its creation; ``None``: the job is gone."""
 
 from __future__ import annotations
 
@@ -145,9 +143,7 @@ def let_go(
 def free(
     ctx: run_context.Context, reservation: str, prove_lock: run_requests.ProveLock | None = None
 ) -> None:
-    """Delete a Reservation that no pod has taken, as the controller does when
-    a job's ttl runs out.
-    """
+    """Delete a Reservation that no pod has taken, as the controller does after a job's ttl."""
     raw = run_reconcile.read(ctx, reservations.ref_of(reservation))
     if raw is None or (raw.get("status") or {}).get("currentOwners"):
         return

@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""What a drain by PodMigrationJobs leaves, and its removal: jobs are ended, then deleted,
-then their Reservations.
-"""
+"""What a drain by PodMigrationJobs leaves: jobs are ended, then deleted, then Reservations."""
 
 from __future__ import annotations
 

@@ -74,9 +74,7 @@ class JobDecision:
         self.ctx, self.decision, self.moves, self.why = ctx, decision, moves, why
 
     def carry_out(self, looks: run_job_cache.Looks, deadline: float, wait: bool) -> None:
-        """Apply the decision to each job as soon as it may be written;
-        fail those left at ``deadline``.
-        """
+        """Apply the decision to each job once it may be written; fail the rest at ``deadline``."""
         for view in looks(deadline):
             for move in self.moves:
                 if move.state != "following":
@@ -185,9 +183,7 @@ State = t.Literal["present", "approved", "rejected", "absent"]
 LOOK_EVERY_SECONDS = 1.0
 """Seconds between two looks at a Reservation that has no place yet."""
 BEYOND_TTL_SECONDS = 30.0
-"""Seconds beyond a job's ttl after which we stop waiting for it:
-the controller looks at it every three.
-"""
+"""Seconds beyond a job's ttl that it is waited for: the controller looks every three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,9 +417,7 @@ def _reserve(
 def _wait_for_place(
     ctx: run_context.Context, move: run_job_moves.JobMove, name: str, deadline: float, *, made: bool
 ) -> None:
-    """Wait until the Reservation is available; one that was created here and is not
-    scheduled is deleted again.
-    """
+    """Wait until the Reservation is available; delete one that was made here and gets no place."""
     where: dict[str, t.Any] = {"namespace": move.target.namespace, "name": move.target.name}
     why = None
     for late in ctx.poll(LOOK_EVERY_SECONDS, deadline - ctx.clock.now()):
@@ -527,9 +521,7 @@ def _named(
 
 
 def _events(ctx: run_context.Context) -> dict[str, list[objects.Raw]]:
-    """The events of jobs by UID, if they may be read; those of cluster-scoped
-    objects are in ``default``.
-    """
+    """The events of jobs by UID, if they may be read; of cluster-scoped objects, in ``default``."""
     fields = f"involvedObject.kind={kinds.PODMIGRATIONJOBS.kind}"
     try:
         listed = ctx.cluster.items(

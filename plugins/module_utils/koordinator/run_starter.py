@@ -1,9 +1,7 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""PodMigrationJobs of a drain as they are created: at the rate of their
-admission, or not at all.
-"""
+"""PodMigrationJobs of a drain as they are created: when they are admitted, or not at all."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ class Waits:
     _waited: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def limited(self, code: str) -> bool:
-        """Whether the wait for what the code says is limited by ``job_wait``,
-        and not by a limit's own pace.
-        """
+        """Whether this wait is limited by ``job_wait``, and not by a limit's own pace."""
         return self.choices.backend == "auto" or code in ENDLESS_CODES
 
     def ending(self, message: str, *, limited: bool) -> str:
@@ -261,9 +257,7 @@ class JobStarter:
     def _others_serve(
         self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot, now: float
     ) -> bool:
-        """Whether enough of its workload serve without the pod:
-        its controller asks a budget, which may be gone.
-        """
+        """Whether enough of its workload serve without the pod: the budget may be gone."""
         if run_pod_drain.stays_as_last(move, snapshot, now):
             return False
         found = run_pod_drain.too_few(move, snapshot, self.leaving, self.prior)
@@ -274,9 +268,7 @@ class JobStarter:
     def _keep_waiting(
         self, move: run_pod_drain.PodDrain, why: reasons.Reason, view: job_status.View, now: float
     ) -> None:
-        """Say why the pod gets no job yet; one that will never get any,
-        or has waited long enough, goes without.
-        """
+        """Say why the pod gets no job yet; without hope, or after long enough, it goes without."""
         pod = move.pod
         controller = t.cast("migration_controller.Controller", self.choices.controller)
         refused = causes.forbidden(view.snapshot, pod, controller)
@@ -332,9 +324,7 @@ class JobStarter:
             )
 
     def change(self, move: run_pod_drain.PodDrain, attempt: int, ttl: float) -> api_changes.Change:
-        """The creation of the pod's job, after ``attempt`` others that have ended;
-        ``ttl`` is in seconds.
-        """
+        """The creation of the pod's job after ``attempt`` ended ones; ``ttl`` is in seconds."""
         controller = t.cast(migration_controller.Controller, self.choices.controller)
         pod = move.pod
         grace = move.plan.policy.grace(pod, self.grace_seconds)

@@ -40,21 +40,15 @@ A koord-descheduler that restarts never returns to jobs that run already;
 any update makes it look at them.
 """
 SILENT_IF_ADOPTED_SECONDS = 3.0
-"""The same for jobs of an earlier run: what killed that run may have killed
-their controller, too.
-"""
+"""The same for jobs of an earlier run: its killer may have killed their controller, too."""
 UNSEEN_SECONDS = 5.0
 """Seconds after which a new job that the watch has not shown is read from the API server."""
 
 PASSES_SECONDS = 5.0
-"""Seconds for which a job that has to be ended is given to pass arbitration,
-which happens twice a second.
-"""
+"""Seconds in which a job to be ended may pass arbitration, which happens twice a second."""
 
 State = t.Literal["unseen", "under way", "ended", "deleted", "pod gone"]
-"""``unseen``: created, but not shown by the watch yet; ``pod gone``:
-before the job could move it.
-"""
+"""``unseen``: created, but not watched yet; ``pod gone``: before the job could move it."""
 
 
 class NameTaken(errors.ClusterError):
@@ -93,9 +87,7 @@ class TrackedJob:
 
 @dataclass(frozen=True)
 class JobTracker:
-    """Creates jobs, follows them, and lets go of them; ``prove_lock`` is called before each
-    write.
-    """
+    """Creates, follows, and lets go of jobs; ``prove_lock`` is called before each write."""
 
     ctx: run_context.Context
     prove_lock: run_requests.ProveLock | None = None
@@ -167,9 +159,7 @@ class JobTracker:
         return "under way"
 
     def give_up(self, job: migration_jobs.Job, why: str) -> None:
-        """Let go of a job; one that waits for arbitration stays,
-        and a refusal is noted in the report.
-        """
+        """Let go of a job; one that waits for arbitration stays, and a refusal is noted."""
         if job.waiting:
             why = "it waits for arbitration and must not be written. After its ttl it moves nothing"
             self.ctx.note(phases.What.KEPT, f"{job.ref} stays: {why}.")
@@ -193,9 +183,7 @@ class JobTracker:
     def _overtaken(
         self, track: TrackedJob, job: migration_jobs.Job, now: float, *, gone: bool
     ) -> bool:
-        """End a job that has nothing to move any more, before it waits for its ttl
-        with a place reserved.
-        """
+        """End a job that has nothing to move any more, which would keep its place until its ttl."""
         if not gone or job.evicting:
             track.gone_since = None
             return False

@@ -22,9 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Pods as the options name them: by name (``uid`` may be empty), by node,
-    by labels and namespaces.
-    """
+    """Pods as options name them: by name (``uid`` may be empty), node, labels, namespaces."""
 
     pods: tuple[objects.Ref, ...] = ()
     nodes: tuple[str, ...] = ()
@@ -79,9 +77,7 @@ def targets(
 def moved(
     refs: t.Iterable[objects.Ref], jobs: t.Iterable[migration_jobs.Job]
 ) -> tuple[Target, ...]:
-    """Those of these pods, which are gone, that a job of theirs has moved or is moving:
-    named as before it did.
-    """
+    """Those of these pods, now gone, that a job has moved or is moving: named as before."""
     found = []
     by_pod = {
         (job.pod.namespace, job.pod.name): job for job in jobs if job.succeeded or not job.ended
@@ -196,9 +192,7 @@ def _join(job: migration_jobs.Job, settings: migration_jobs.JobSettings, name: s
 
 
 def _unlike(job: migration_jobs.Job, settings: migration_jobs.JobSettings, name: str) -> str:
-    """In what the job is not as wanted, although it moves the pod in the same way;
-    it is not rewritten for that.
-    """
+    """In what a job that moves the pod alike is not as wanted; it is not rewritten for that."""
     wanted = {
         key: value for key, value in settings.delete_options.items() if key != "preconditions"
     }

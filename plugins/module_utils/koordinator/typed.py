@@ -121,9 +121,7 @@ _SAID = {
 
 
 def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    """Everything in the value that Go would not decode as this type,
-    and every field it does not know.
-    """
+    """Everything that Go would not decode as this type, and every field it does not know."""
     if value is None or kind == "-":
         return
     if kind.startswith("["):
@@ -189,9 +187,7 @@ def _fits(kind: str, value: t.Any) -> bool:
 
 
 def duration(text: str) -> float | None:
-    """A duration in seconds, ``None`` where Go would not read it;
-    only the digits of ASCII are digits.
-    """
+    """A duration in seconds, ``None`` where Go would not read it; only ASCII digits count."""
     return durations.go_seconds(text) if text.isascii() else None
 
 
@@ -264,9 +260,7 @@ def delete_options(value: t.Mapping[str, t.Any], path: str = "delete_options") -
 
 
 def template(value: t.Mapping[str, t.Any], path: str = "reservation_template") -> t.Iterator[Fault]:
-    """What is wrong with a Reservation's ``metadata`` and ``spec``, as a job's template or to
-    create one beforehand.
-    """
+    """What is wrong with a Reservation's ``metadata`` and ``spec``, of a job or made beforehand."""
     rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
     yield from faults("ReservationTemplateSpec", rest, path)
     spec = value.get("spec")
