@@ -392,7 +392,7 @@ def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.C
     wanted = [in_words(taint) for taint in after]
     return api_changes.patch(
         node,
-        f"On node {node.name}: {_deeds('set', 'remove', before, wanted)}",
+        f"On node {node.name}: {_deeds('remove', before, wanted)}",
         {"spec": {"taints": [dict(taint) for taint in after] or None}},
         {"taints": before},
         {"taints": wanted},
@@ -401,15 +401,15 @@ def rewrite(node: objects.Node, after: tuple[objects.Raw, ...]) -> api_changes.C
 
 def progress(change: api_changes.Change) -> str:
     """The line of progress for what ``rewrite`` gave, beside the node's name."""
-    return _deeds("set", "removed", (change.before or {})["taints"], (change.after or {})["taints"])
+    return _deeds("removed", (change.before or {})["taints"], (change.after or {})["taints"])
 
 
-def _deeds(added: str, removed: str, before: t.Sequence[str], after: t.Sequence[str]) -> str:
-    """Which taints come and go, after these verbs."""
+def _deeds(removed: str, before: t.Sequence[str], after: t.Sequence[str]) -> str:
+    """Which taints come and go; ``removed`` is the verb for the latter."""
     come = [word for word in after if word not in before]
     go = [word for word in before if word not in after]
     return "; ".join(
-        f"{verb} {', '.join(words)}" for verb, words in ((added, come), (removed, go)) if words
+        f"{verb} {', '.join(words)}" for verb, words in (("set", come), (removed, go)) if words
     )
 
 

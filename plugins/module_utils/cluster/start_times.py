@@ -30,14 +30,10 @@ LONGEST = 600.0
 
 @dataclass(frozen=True, slots=True)
 class StartTime:
-    """Seconds until a new pod is ``ready``, and until it is ``available`` (minReadySeconds later).
-
-    ``measured``: by the workload's own pods.
-    """
+    """Seconds until a new pod is ``ready`` and, minReadySeconds later, ``available``."""
 
     ready: float = 0.0
     available: float = 0.0
-    measured: bool = False
 
 
 def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None) -> StartTime:
@@ -51,7 +47,7 @@ def of(snapshot: snapshots.Snapshot, workload: objects.Workload | None) -> Start
     if not taken:
         return by_rule(workload)
     ready = float(statistics.median(taken))
-    return StartTime(ready, ready + _settles(workload), measured=True)
+    return StartTime(ready, ready + _settles(workload))
 
 
 def by_rule(workload: objects.Workload) -> StartTime:

@@ -25,6 +25,7 @@ Key = tuple[str, str]
 
 WATCH_SECONDS = 290
 SILENCE_SECONDS = 75.0
+"""Seconds of silence after which a watch is dead."""
 _JOIN_SECONDS = 0.2
 # After a connection that held this long, the backoff starts anew.
 _LIVED_SECONDS = 10.0
@@ -62,7 +63,6 @@ class Reflector:
         wake: threading.Condition,
         keep: Callable[[Object], Object | None] = lambda obj: obj,
         on_event: Callable[[str, Object], None] = lambda what, obj: None,
-        silence: float = SILENCE_SECONDS,
     ) -> None:
         """Prepares; nothing is sent before `start`. Without `namespaces` it watches all of them;
         `labels` and `fields` are selectors. Of several namespaces each is listed;
@@ -72,8 +72,7 @@ class Reflector:
         arrival to save memory; it must keep the metadata's name, namespace, uid and
         resourceVersion. What it makes None of is not watched. `on_event` is called with ADDED,
         MODIFIED or DELETED and the trimmed object, in order, in the reflector's thread with `wake`
-        held; also for changes that only a new list reveals. The watch is dead
-        after `silence` seconds.
+        held; also for changes that only a new list reveals.
         """
         self._cluster = cluster
         self._clock = cluster.clock
@@ -84,7 +83,6 @@ class Reflector:
         self._wake = wake
         self._keep = keep
         self._on_event = on_event
-        self._silence = silence
         self._stopping = self._clock.event()
         self._stream: client.Stream | None = None
         self.resource_version = ""
@@ -181,7 +179,7 @@ class Reflector:
         version, fields = self.resource_version, self._fields
         where = self._namespaces[0] if len(self._namespaces) == 1 else ""
         request = verbs.watch(self.kind, where, self._labels, version, WATCH_SECONDS, fields)
-        stream = self._cluster.stream(request, read_timeout=self._silence)
+        stream = self._cluster.stream(request, read_timeout=SILENCE_SECONDS)
         try:
             with self._wake:
                 if self._stopping.is_set():

@@ -141,4 +141,3 @@ def test_without_a_pod_to_measure_the_longest_delay_of_a_probe_counts(
     web = Workload.of(objects.workload("Deployment", "web", 1, template=template, minReadySeconds=settles))
     found = start_times.by_rule(web)
     assert (found.ready - start_times.STARTS + 10.0, found.available - start_times.STARTS + 10.0) == expected
-    assert found.measured is False

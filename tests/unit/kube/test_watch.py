@@ -157,11 +157,12 @@ def test_a_cut_watch_goes_on_where_it_was(api: Api, watching: Watching) -> None:
     assert pods.told == [("ADDED", "a"), ("ADDED", "b")]
 
 
-def test_a_silent_watch_counts_as_dead(api: Api, watching: Watching) -> None:
+def test_a_silent_watch_counts_as_dead(api: Api, watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "SILENCE_SECONDS", 0.4)
     expect_list(api)
     expect_watch(api, "10", event("ADDED", pod("a", "12")))
     expect_watch(api, "12", event("ADDED", pod("b", "13")))
-    pods = watching(silence=0.4)
+    pods = watching()
     pods.wait(lambda: pods.names == {"a", "b"})
     assert len(api.calls) == 3
 
