@@ -78,9 +78,7 @@ class Lack:
 
 
 def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
-    """A finding for each role that ``user`` lacks, with the command that grants it,
-    and for what no role allows.
-    """
+    """A finding for each role that ``user`` lacks, with its command, and for what none allows."""
     by_role: dict[str, list[Lack]] = {}
     lacks = list(lacks)
     alone = {steps[0] for lack in lacks if len(steps := _steps(lack)) == 1}
@@ -150,9 +148,7 @@ def _grant(role: roles.Role, group: t.Iterable[Lack], user: str) -> str:
 
 
 def _in_words(group: t.Iterable[Lack]) -> str:
-    """Verbs and resources where they are refused: ``list, watch nodes;
-    patch pods in the whole cluster``.
-    """
+    """Verbs and resources by place: ``list, watch nodes; patch pods in the whole cluster``."""
     places: dict[str, dict[str, list[str]]] = {}
     for lack in group:
         where = (

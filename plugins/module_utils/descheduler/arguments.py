@@ -71,9 +71,7 @@ def checked(
 
 
 class Manifest(t.NamedTuple):
-    """A configuration, and where the ConfigMap that it was in says that it is
-    (by names of options).
-    """
+    """A configuration, and where the ConfigMap that it was in says that it is (by options)."""
 
     config: t.Any
     place: t.Mapping[str, str]

@@ -159,9 +159,7 @@ Numbers = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``applied`` is the version whose rules apply, ``image`` the image's tag without ``v``,
-    empty if it is none.
-    """
+    """``applied``: whose rules apply; ``image``: the image's tag without ``v``, empty if none."""
 
     applied: str
     image: str = ""
@@ -169,9 +167,7 @@ class Found:
 
 
 def numbers(tag: str) -> Numbers:
-    """The numbers of a version such as ``v1.7.0``, ``1.8.0-rc.1`` or ``v1.2.0-ack.2``;
-    empty for something else.
-    """
+    """The numbers of a version such as ``v1.7.0`` or ``v1.2.0-ack.2``; empty for something else."""
     found = _TAG.fullmatch(tag)
     return tuple(int(part) for part in found.groups() if part) if found else ()
 

@@ -246,9 +246,7 @@ def _connection(raw: profiles.Raw, schema: schemas.Schema) -> schemas.Faults:
 
 
 def _leader_election(raw: profiles.Raw) -> schemas.Faults:
-    """``NewLeaderElector`` of client-go; the configuration's own validation lets renewDeadline
-    equal leaseDuration.
-    """
+    """``NewLeaderElector`` of client-go; the validation lets renewDeadline equal leaseDuration."""
     if raw.get("leaderElect") is False:
         return
     # A duration of 0 means the default (``RecommendedDefaultLeaderElectionConfiguration``).

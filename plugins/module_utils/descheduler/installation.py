@@ -156,9 +156,7 @@ def unknown_name(place: Location, found: t.Iterable[str], kinds: str) -> str:
 def election(
     config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: schemas.Flavor
 ) -> objects.Ref | None:
-    """The leader's Lease, ``None`` without election. The container's flags override the
-    configuration's words.
-    """
+    """The leader's Lease, ``None`` without election. Flags override the configuration."""
     given, settings = flags(workload), {}
     defaults = ("true", "koordinator-system", "koord-descheduler")
     if flavor == "sigs":

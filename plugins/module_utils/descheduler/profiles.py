@@ -49,9 +49,7 @@ class Profile:
 
 
 def profiles_of(config: Raw, schema: schemas.Schema) -> tuple[Profile, ...]:
-    """The profiles of a document, in Koordinator's at least the default profile.
-    Values of a wrong type are skipped.
-    """
+    """The profiles of a document, at least Koordinator's default; wrong types are skipped."""
     found = [raw if isinstance(raw, dict) else {} for raw in list_at(config, "profiles")]
     if not found and schema.plugin_type == "object":
         found = [{}]

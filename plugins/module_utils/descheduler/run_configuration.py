@@ -157,9 +157,7 @@ def fit(
 
 
 def warned(ctx: run_context.Context, options: DeschedulerOptions) -> DeschedulerOptions:
-    """The options with what the configuration means for the pods that there are,
-    where those may be read.
-    """
+    """The options with what the configuration means for the pods, where those may be read."""
     if options.desired is None or options.flavor == "sigs":
         return options
     try:
@@ -385,9 +383,7 @@ class Rollout:
         return found.conflicts or (found.extras if strict else ())
 
     def _write(self, text: str | None, why: str, pending: str, *, idle: bool) -> None:
-        """Write the journal, the ConfigMap if ``text`` is given,
-        and restart the pods if there is a reason.
-        """
+        """Write the journal, ``text`` if it is given, and restart the pods if there is a reason."""
         target, options, present = self.target, self.options, self.target.text
         if why and not idle:
             run_running_jobs.wait(target, options.running_jobs, options.timeout)

@@ -32,9 +32,7 @@ DEFAULT_PROFILE = "koord-descheduler"
 _SKIPPED = ("apiVersion", "kind", "profiles")
 
 OWN_POOL = "__default_node_pool__"
-"""The pool into which LowNodeLoad converts its settings outside of ``nodePools``
-(``conversion_plugins.go``).
-"""
+"""The pool of LowNodeLoad's settings outside of ``nodePools`` (``conversion_plugins.go``)."""
 
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
 """Settings that are not compared: command-line flags may override them."""
@@ -269,9 +267,7 @@ _WORD = re.compile(r"[^\s{}\[\]:,]+")
 
 
 def _default(field: schemas.Field) -> t.Any:
-    """The value of a default that the schema writes as ``[koord-scheduler]`` or
-    ``{workload: {duration: 5m}}``.
-    """
+    """A default of the schema, such as ``[koord-scheduler]`` or ``{workload: {duration: 5m}}``."""
     if field.default[:1] in ("{", "["):
         return json.loads(_WORD.sub(lambda word: json.dumps(word[0]), field.default))
     return field.default or None
@@ -303,9 +299,7 @@ _MARK = '"Using component config"'
 
 
 def logged(log: str) -> str:
-    """The last configuration that koord-descheduler logged at its start (with ``-v 2``
-    or more), or nothing.
-    """
+    """The last configuration that koord-descheduler logged at its start (with ``-v 2`` or more)."""
     found, lines = "", iter(log.splitlines())
     for line in lines:
         if line.startswith("{") and "Using component config" in line:

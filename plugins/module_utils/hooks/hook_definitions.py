@@ -72,9 +72,7 @@ class Http:
     secret_path: bool = False
 
     def shown(self) -> str:
-        """The URL without what may be secret in it: user, password and query,
-        or all but scheme and host.
-        """
+        """The URL without what may be secret: user, password, query, or all but scheme and host."""
         scheme, slashes, rest = self.url.partition("?")[0].partition("#")[0].rpartition("://")
         host, slash, path = rest.partition("/")
         if self.secret_path:

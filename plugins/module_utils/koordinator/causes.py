@@ -194,9 +194,7 @@ def _protected(
 def _replicas(
     snapshot: snapshots.Snapshot, pod: objects.Pod, controller: migration_controller.Controller
 ) -> reasons.Reason | None:
-    """``filterExpectedReplicas``; a workload that cannot be found counts as one of 0
-    replicas, and 0 is refused.
-    """
+    """``filterExpectedReplicas``; a workload that is not found has 0 replicas, which is refused."""
     if pod.owner is None:
         return None
     workload = snapshot.workload_of(pod)

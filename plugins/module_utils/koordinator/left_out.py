@@ -61,9 +61,7 @@ class Stay:
 def staying(
     snapshot: snapshots.Snapshot, config: t.Any, jobs: t.Collection[migration_jobs.Job]
 ) -> list[Stay]:
-    """The pods that would stay now: those that are never moved, and those that limits hold.
-    ``jobs`` are all jobs.
-    """
+    """The pods that stay now: never moved ones, and those that limits hold. ``jobs`` are all."""
     found = _moving(config)
     if found is None:
         return []

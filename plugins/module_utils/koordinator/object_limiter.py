@@ -36,9 +36,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 
 Key = tuple[str, str]
-"""What an object limiter counts by: (``workload``, UID of a pod's controller) or
-(``namespace``, its name).
-"""
+"""What a limiter counts by: (``workload``, UID of a controller) or (``namespace``, its name)."""
 Taken = t.Mapping[Key, t.Sequence[float]]
 """When evictions took tokens, as seconds since the epoch."""
 

@@ -123,9 +123,7 @@ class JobDispatcher:
             self._view.start()
 
     def stop(self) -> None:
-        """Stop watching, once abandoned jobs have passed arbitration or had time for it;
-        jobs under way continue.
-        """
+        """Stop watching, once abandoned jobs had time to pass arbitration; others continue."""
         if self._view:
             try:
                 self._abandoned.let_pass(self._view)

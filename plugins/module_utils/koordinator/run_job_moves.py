@@ -290,9 +290,7 @@ class JobMoves:
             move.close(outcomes.JobOutcome.MOVED, message)
 
     def _replacing(self, move: JobMove, view: job_status.View) -> None:
-        """EvictDirectly ends with the old pod; the move ends when the workload has
-        another one that is Ready.
-        """
+        """EvictDirectly ends with the old pod, the move when the workload has another Ready one."""
         owner = move.pod.owner if move.pod else None
         for pod in view.snapshot.pods:
             mine = owner and pod.owner and pod.owner.uid == owner.uid

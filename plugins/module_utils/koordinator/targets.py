@@ -115,9 +115,7 @@ def choose(
     settings: migration_jobs.JobSettings,
     name: str = "",
 ) -> Choice:
-    """What a pod needs, given all jobs there are. ``name`` is the job's where the caller
-    wants a certain one.
-    """
+    """What a pod needs, given all jobs. ``name`` is the job's where a certain one is wanted."""
     mine = [job for job in jobs if _same(job.pod, target.ref)]
     going = [job for job in mine if not job.ended]
     if going:
