@@ -254,7 +254,7 @@ GUARDS = (
         replaced_by(run_stored, "not_to_do", lambda *args: {}),
         stood_still(takes_lock),
     ),
-    Guard("deletion costs before raising", replaced_by(steps, "_costs", lambda *args: []), undisturbed),
+    Guard("deletion costs before raising", replaced_by(steps, "_lowest", lambda pods: []), undisturbed),
 )
 
 
