@@ -15,12 +15,14 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.explore import followers, stories
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, picture
 from ansible_collections.kubeops.node_maintenance.tests.explore.orders import WITHIN, made_good
 from ansible_collections.kubeops.node_maintenance.tests.explore.points import SCENES, foretold, looks, out, play, told
 from ansible_collections.kubeops.node_maintenance.tests.explore.sample import SAMPLE, SEED
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import Collector, normal
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.serving import Autoscalers
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
@@ -59,6 +61,10 @@ def goes_on(state: Saved, scene: str, before: dict[str, t.Any], owed: followers.
         judge.before = before
         followers.attend(world, judge.broken, owed)
         world.machine.run_for(5.0)
+        for name in given.nodes:
+            if world.find(kinds.NODES, name) is None:
+                # Its tasks had taken it away and died; whoever repairs that brings it back.
+                world.apply(manifests.node(name))
         given = replace(given, run=out(world))
         looks(world, SCENES[scene], given.run)
         outcome = play(world, world.process("again"), replace(SCENES[scene], given=given))
