@@ -158,7 +158,7 @@ class DraftOptions:
 
     ``run`` is the id of the run or ``""``, ``now`` is RFC 3339. ``evacuates``: the nodes stay out,
     and those that are out and empty already are at their goal. Without ``with_volumes`` the
-    snapshot lacks what volumes of pods need. ``unreplaced`` as in ``migrate.routes``.
+    snapshot lacks what volumes of pods need. ``unreplaced`` as in ``dispositions.routes``.
     """
 
     nodes: tuple[str, ...]
