@@ -120,20 +120,14 @@ class CallbackModule(Default):
             super().v2_playbook_on_stats(stats)
             return
         hosts = {host: stats.summarize(host) for host in sorted(stats.processed)}
-        troubled = [
-            host for host, counts in hosts.items() if counts["failures"] or counts["unreachable"]
-        ]
+        troubled = [host for host, n in hosts.items() if n["failures"] or n["unreachable"]]
         # The summary of our own playbooks says how they ended.
         listed = dict.fromkeys(hosts if self._theirs else troubled)
         custom = stats.custom and self.get_option("show_custom_stats")
-        if (
-            listed
-            or custom
-            or (context.CLIARGS.get("check") and self.get_option("check_mode_markers"))
-        ):
-            shown = types.SimpleNamespace(
-                processed=listed, summarize=stats.summarize, custom=stats.custom
-            )
+        marked = context.CLIARGS.get("check") and self.get_option("check_mode_markers")
+        if listed or custom or marked:
+            known = {"summarize": stats.summarize, "custom": stats.custom}
+            shown = types.SimpleNamespace(processed=listed, **known)
             super().v2_playbook_on_stats(shown)
 
     # Tasks
@@ -144,10 +138,8 @@ class CallbackModule(Default):
         self._starting = not self._all and self._kind(task) is not screen_words.Kind.THEIRS
         super()._task_start(task, prefix)
         self._starting = False
-        if not self._all and (task.resolved_action, self._kind(task)) == (
-            REPORT,
-            screen_words.Kind.ENGINE,
-        ):
+        reports = (REPORT, screen_words.Kind.ENGINE)
+        if not self._all and (task.resolved_action, self._kind(task)) == reports:
             self._say([""])
 
     def _print_task_banner(self, task: t.Any) -> None:
@@ -259,11 +251,8 @@ class CallbackModule(Default):
         ours = self._kind(_task(result)) is not screen_words.Kind.THEIRS
         place = "" if ours else f"[{self.host_label(result)}] "
         shown = self._shown if ours else ()
-        self._say(
-            f"{place}{line}"
-            for line in screen_words.message_lines(_answer(result))
-            if line not in shown
-        )
+        lines = screen_words.message_lines(_answer(result))
+        self._say(f"{place}{line}" for line in lines if line not in shown)
 
     def _answered(self, answer: t.Mapping[str, t.Any]) -> None:
         """A module of ours has answered."""
@@ -275,10 +264,9 @@ class CallbackModule(Default):
             self._shown = screen_words.plan_lines(answer, self._before + self._index + 1)
             self._say(["", *self._shown, ""])
         shown = "\n".join(self._said)
-        self._say(
-            (line for message, line in screen_words.troubles(answer) if message not in shown),
-            constants.COLOR_ERROR,
-        )
+        troubles = screen_words.troubles(answer)
+        news = (line for message, line in troubles if message not in shown)
+        self._say(news, constants.COLOR_ERROR)
 
     def _failed(self, how: str, result: t.Any, item: str = "") -> None:
         task, answer = _task(result), _answer(result)
@@ -288,30 +276,23 @@ class CallbackModule(Default):
         self._handle_warnings(answer)
         stderr = self.get_option("display_failed_stderr")
         color = constants.COLOR_ERROR if how == "failed" else constants.COLOR_UNREACHABLE
-        self._say(
-            [f"{how}: [{self.host_label(result)}]{item} {task.name or task.action}".rstrip()],
-            color,
-            stderr,
-        )
-        if self._kind(task) is screen_words.Kind.OURS and screen_words.short(task.action) in (
-            "fail",
-            "assert",
-        ):
+        head = f"{how}: [{self.host_label(result)}]{item} {task.name or task.action}"
+        self._say([head.rstrip()], color, stderr)
+        told = screen_words.short(task.action) in ("fail", "assert")
+        if told and self._kind(task) is screen_words.Kind.OURS:
             self._say((f"  {line}" for line in screen_words.message_lines(answer)), color, stderr)
             return
         action, path = task.resolved_action or task.action, task.get_path() or ""
         most = self.get_option("output_lines")
-        self._say(
-            screen_words.failure_lines(answer, action=action, path=path, most=most), color, stderr
-        )
+        lines = screen_words.failure_lines(answer, action=action, path=path, most=most)
+        self._say(lines, color, stderr)
         self._say((line for _message, line in screen_words.troubles(answer)), color, stderr)
 
     def _head(self, host: t.Any) -> None:
         """The heading of a wave, when the first task on its controller host starts."""
         nodes = host.get_vars().get("_maintain_nodes")
-        waves: list[t.Any] = next(
-            (group.get_hosts() for group in host.get_groups() if group.name == CONTROLLERS), []
-        )
+        groups = {group.name: group for group in host.get_groups()}
+        waves = groups[CONTROLLERS].get_hosts() if CONTROLLERS in groups else []
         if self._headed is self._play or not nodes or host not in waves:
             return
         self._headed = self._play

@@ -92,11 +92,11 @@ class InProcess(ActionBase):
         known = constants.config.has_configuration_definition("callback", "default")
         if not known or str(constants.DEFAULT_STDOUT_CALLBACK).rpartition(".")[2] != "default":
             return ""
-        wanted = [
-            constants.config.get_config_value(option, plugin_type="callback", plugin_name="default")
-            for option in ("display_ok_hosts", "display_skipped_hosts")
-        ]
-        return "" if all(wanted) else f"TASK [{self._task.get_name()}]"
+        for option in ("display_ok_hosts", "display_skipped_hosts"):
+            place = {"plugin_type": "callback", "plugin_name": "default"}
+            if not constants.config.get_config_value(option, **place):
+                return f"TASK [{self._task.get_name()}]"
+        return ""
 
     def _elsewhere(self, variables: t.Mapping[str, t.Any]) -> bool:
         if self._task.async_val or self._play_context.become:

@@ -72,10 +72,8 @@ def _unknown_here(error: BaseException | None) -> bool:
 def _told(error: Exception, path: str) -> str:
     text = str(error)
     context = getattr(error, "_formatted_source_context", None) or text
-    where = next(
-        (f"{found[1]}, line {found[2]}" for place in PLACES if (found := place.search(context))),
-        path,
-    )
+    found = next(filter(None, (place.search(context) for place in PLACES)), None)
+    where = f"{found[1]}, line {found[2]}" if found else path
     about = getattr(error, "obj", None)
     whole = isinstance(about, t.Mapping) and {"hosts", "import_playbook"} & set(about)
     hint = " This is a play; the file must be the list of its tasks alone." if whole else ""
@@ -94,11 +92,8 @@ def _included(found: t.Iterable[t.Any], folder: Path) -> t.Iterator[Entry]:
             if "{{" in name:
                 continue
             if isinstance(one, role_include.IncludeRole):
-                yield {
-                    "ansible.builtin.import_role": {
-                        key: one.args[key] for key in ROLE if key in one.args
-                    }
-                }
+                given = {key: one.args[key] for key in ROLE if key in one.args}
+                yield {"ansible.builtin.import_role": given}
             elif file := _file(one, name, folder):
                 yield {"ansible.builtin.import_tasks": str(file)}
 

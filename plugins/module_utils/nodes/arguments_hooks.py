@@ -23,15 +23,9 @@ def _prepared(params: specs.Params) -> specs.Params:
             raise option_values.BadOption(
                 f"hooks[{index}]", sorted(one), f"{', '.join(missing)}, as in a listed hook"
             )
-    hook = params["hook"]
-    rules = arguments.read("rules", params["rules"], hook)
-    kept = {key: value for key, value in params.items() if key != "hook"}
-    return {
-        **kept,
-        "rules": rules,
-        "hooks": tuple(map(specs.plain, params["hooks"] or ())),
-        "send": arguments.send,
-    }
+    rules = arguments.read("rules", params["rules"], params.pop("hook"))
+    hooks = tuple(map(specs.plain, params["hooks"] or ()))
+    return {**params, "rules": rules, "hooks": hooks, "send": arguments.send}
 
 
 SPEC = specs.ClusterModuleSpec(

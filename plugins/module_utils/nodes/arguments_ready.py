@@ -31,10 +31,8 @@ def _prepared(params: specs.Params) -> specs.Params:
             "soak_since", params["soak_since"], "a timestamp such as 2026-11-21T05:30:00Z"
         )
     raws = arguments_taints.read("taints", params.pop("taints") or (), "present")
-    expected = gate_checks.Expected(
-        node_taints.read(raws, "present")[0],
-        arguments_conditions.read("conditions", params.pop("conditions") or {}),
-    )
+    conditions = arguments_conditions.read("conditions", params.pop("conditions") or {})
+    expected = gate_checks.Expected(node_taints.read(raws, "present")[0], conditions)
     more = {"node_selector": selector, "gates": tuple(params["gates"]), "expected": expected}
     return {**params, **more}
 

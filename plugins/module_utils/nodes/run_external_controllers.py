@@ -43,10 +43,8 @@ def await_notice(ctx: run_context.Context, waits: t.Mapping[str, float]) -> None
     nodes = ", ".join(name for name, wait in waits.items() if wait > 0)
     if nodes:
         longest = max(waits.values())
-        ctx.tell(
-            phases.What.WAITING,
-            f"{longest:.0f} s for others to react to MaintenancePlanned of {nodes}",
-        )
+        what = f"{longest:.0f} s for others to react to MaintenancePlanned of {nodes}"
+        ctx.tell(phases.What.WAITING, what)
         ctx.clock.sleep(longest)
 
 
@@ -58,10 +56,8 @@ def let_balancers_settle(
     wait = max((plan.balanced_for(record, now) for record in records.values()), default=0.0)
     if not wait or not _has_balancers(ctx):
         return
-    ctx.tell(
-        phases.What.WAITING,
-        f"{wait:.0f} s for external load balancers to remove {', '.join(records)}",
-    )
+    what = f"{wait:.0f} s for external load balancers to remove {', '.join(records)}"
+    ctx.tell(phases.What.WAITING, what)
     ctx.clock.sleep(wait)
 
 

@@ -163,10 +163,8 @@ def _soak(
                 return found
             if at - announced >= every:
                 announced = at
-                ctx.tell(
-                    phases.What.SOAKING,
-                    f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left",
-                )
+                text = f"the gates hold; nodes watched: {len(found)}, {left:.0f} s left"
+                ctx.tell(phases.What.SOAKING, text)
             if ctx.run and ctx.run.nonce and at - shown >= run_locks.IDLE / 3:
                 shown = at
                 run_lease.renew(ctx, ctx.run)

@@ -136,10 +136,8 @@ def _under_locks(
     locks = run_locks.Locks(ctx)
     stays = float(run_locks.IDLE)
     try:
-        records = {
-            name: t.cast("node_records.Record", node_hooks.record)
-            for name, node_hooks in by_name.items()
-        }
+        known = {name: node_hooks.record for name, node_hooks in by_name.items()}
+        records = t.cast("dict[str, node_records.Record]", known)
         for name, why in locks.take_recorded(records).items():
             by_name[name].end(outcomes.HookOutcome.HELD, why)
         going = [node_hooks for node_hooks in by_name.values() if not node_hooks.failed]

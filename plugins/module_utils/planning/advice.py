@@ -326,12 +326,9 @@ def _of_room(
     if several and (code in OF_WAVES or any(one.first for one in plan.placed.values())):
         found.append(set_option("serial", 1, "Take out one node at a time."))
     if mine and code == "last_schedulable_node":
-        idle = (
-            one
-            for one in snapshot.nodes.values()
-            if one.unschedulable and one.ready and not other_runs.recorded(one)
-        )
-        found += [uncordon(node) for node in idle if node.name not in wanted.nodes][:MAX_OBJECTS]
+        idle = [one for one in snapshot.nodes.values() if one.unschedulable and one.ready]
+        idle = [one for one in idle if one.name not in wanted.nodes]
+        found += [uncordon(one) for one in idle if not other_runs.recorded(one)][:MAX_OBJECTS]
     stuck = {str(one.workload): one for one in plan.draft.plans if one.interruption == "possible"}
     stuck = {name: one for name, one in stuck.items() if name in subjects}
     found += _consents(snapshot, stuck.values())

@@ -196,6 +196,7 @@ def preference(guest: world.PodInfo, place: world.NodeInfo) -> tuple[int, int]:
 # Filters by topology spread constraints with ``DoNotSchedule`` (PodTopologySpread).
 
 
+HARD = "DoNotSchedule"
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = f"{UNEVEN} (missing required label)"
 
@@ -213,11 +214,8 @@ class Constraint:
 
 def constraints(around: world.World, guest: world.PodInfo) -> tuple[Constraint, ...]:
     """The pod's constraints as the cluster is now."""
-    raws = [
-        raw
-        for raw in guest.spec.get("topologySpreadConstraints") or ()
-        if raw.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
-    ]
+    every = guest.spec.get("topologySpreadConstraints") or ()
+    raws = [raw for raw in every if raw.get("whenUnsatisfiable", HARD) == HARD]
     if not raws:
         return ()
     keys = [raw["topologyKey"] for raw in raws]

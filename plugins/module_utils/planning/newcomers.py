@@ -33,11 +33,8 @@ def findings(
     The new pods of one wave exist at the same time, those of different waves do not.
     """
     up = {surge.uid for surge in surge_records.surges_in(snapshot)}
-    first = [
-        p
-        for p in plans
-        if p.route in ("surge", "replace") and p.workload and p.workload.uid not in up
-    ]
+    surged = [p for p in plans if p.route in ("surge", "replace") and p.workload]
+    first = [p for p in surged if p.workload and p.workload.uid not in up]
     making = [p for p in plans if p.route in ("surge", "replace") or p.guarded]
     found = list(_terminating(making, terminating))
     for _wave, of_wave in drain_policy.by_wave(first, waves):
@@ -72,11 +69,8 @@ def _of_workload(
         remedy = "Change the LimitRange or the workload."
         yield reasons.Finding("limit_range_forbids_surge", message, remedy, severity, place, nodes)
     leaving = {plan.pod.uid for plan in group}
-    waiting = [
-        p
-        for p in snapshot.pods_of(workload)
-        if p.uid not in leaving and not p.ready and not p.deleting
-    ]
+    others = [p for p in snapshot.pods_of(workload) if p.uid not in leaving]
+    waiting = [p for p in others if not p.ready and not p.deleting]
     if waiting and group[0].route == "surge":
         message = (
             f"{', '.join(str(p.ref) for p in waiting[:5])} of {workload.ref} is not Ready: until "
@@ -98,19 +92,14 @@ def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int
 def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> t.Iterator[reasons.Finding]:
     for namespace in dict.fromkeys(workload.namespace for workload, _group in moves):
         inside = [(workload, group) for workload, group in moves if workload.namespace == namespace]
-        newcomers = [
-            quota.Newcomers(workload.pod_spec, _count(workload, group))
-            for workload, group in inside
-        ]
+        newcomers = [quota.Newcomers(one.pod_spec, _count(one, group)) for one, group in inside]
         limits = _in(snapshot.limits, namespace)
         count = sum(newcomer.count for newcomer in newcomers)
         for name, why in quota.exceeded(_in(snapshot.quotas, namespace), limits, newcomers).items():
             place = f"ResourceQuota {namespace}/{name}"
             who = ", ".join(str(workload.ref) for workload, _group in inside)
-            message = (
-                f"{place} has no room for {count} more "
-                f"pod{'s' if count > 1 else ''} ({who}): {why}."
-            )
+            pods = f"{count} more pod{'s' if count > 1 else ''}"
+            message = f"{place} has no room for {pods} ({who}): {why}."
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
             groups = [group for _workload, group in inside]
             severity, nodes = _severity(groups), _nodes(itertools.chain.from_iterable(groups))

@@ -251,10 +251,9 @@ def _held(
     plans: t.Sequence[drain_policy.PodPlan],
     wave: int,
 ) -> tuple[Held, ...]:
-    found = [
-        Held(wave, budget, None, len(group), 0, 0.0, blocks=True)
-        for budget, group in _blocked(plans).items()
-    ]
+    found = []
+    for budget, group in _blocked(plans).items():
+        found.append(Held(wave, budget, None, len(group), 0, 0.0, blocks=True))
     for queue in queues.queues(snapshot, plans):
         waits = queues.play([times.step(plan) for plan in queue.plans], queue.allowed).waits
         if queue.budget and (waits or not queue.allowed):

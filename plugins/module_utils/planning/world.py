@@ -277,11 +277,12 @@ class Tally:
         """Whether the pod matches; with ``living``, one that is being deleted does not."""
         if self.living and guest.deleting:
             return False
-        return all(
-            (spaces is None or guest.namespace in spaces)
-            and selectors.matches(selector, guest.labels)
-            for spaces, selector in self.wanted
-        )
+        for spaces, selector in self.wanted:
+            if spaces is not None and guest.namespace not in spaces:
+                return False
+            if not selectors.matches(selector, guest.labels):
+                return False
+        return True
 
     @property
     def hint(self) -> tuple[str, str] | None:
@@ -449,11 +450,8 @@ class World:
         """The namespaces that a namespace selector selects, ``None`` for all."""
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             return None
-        return frozenset(
-            name
-            for name, labels in self.namespace_labels.items()
-            if selectors.matches(selector, labels)
-        )
+        known = self.namespace_labels.items()
+        return frozenset(name for name, labels in known if selectors.matches(selector, labels))
 
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

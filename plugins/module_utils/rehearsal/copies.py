@@ -117,10 +117,8 @@ def _node(raw: objects.Raw) -> Json:
     made = _object("v1", "Node", raw, spec={k: v for k, v in raw["spec"].items() if v})
     made["metadata"]["annotations"] = {"kwok.x-k8s.io/node": "fake", **switch}
     addresses = [{"type": "Hostname", "address": raw["metadata"]["name"]}]
-    made["status"] = {
-        **{key: status[key] for key in ("allocatable", "capacity", "nodeInfo")},
-        "addresses": addresses,
-    }
+    kept = {key: status[key] for key in ("allocatable", "capacity", "nodeInfo")}
+    made["status"] = {**kept, "addresses": addresses}
     return made
 
 
@@ -147,10 +145,8 @@ def _volume(raw: objects.Raw) -> Json:
 
 
 def _csi_node(raw: objects.Raw) -> Json:
-    drivers = [
-        {**one, "nodeID": one.get("nodeID") or raw["metadata"]["name"]}
-        for one in raw["spec"].get("drivers") or ()
-    ]
+    name, drivers = raw["metadata"]["name"], raw["spec"].get("drivers") or ()
+    drivers = [{**one, "nodeID": one.get("nodeID") or name} for one in drivers]
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 
 

@@ -144,11 +144,8 @@ def _container(raw: Raw) -> Json:
 
 
 def _resources(raw: Raw) -> Json:
-    return {
-        key: dict(raw["resources"][key])
-        for key in ("requests", "limits")
-        if raw["resources"].get(key)
-    }
+    found = raw["resources"]
+    return {key: dict(found[key]) for key in ("requests", "limits") if found.get(key)}
 
 
 def _pod_volume(raw: Raw) -> Json | None:
@@ -272,14 +269,13 @@ def _workload(kind: str, raw: Raw) -> Json | None:
     found = _fields(spec, _WORKLOAD[kind])
     found["template"] = template(spec.get("template") or {})
     if kind == "stateful_sets" and spec.get("volumeClaimTemplates"):
-        found["volumeClaimTemplates"] = [
-            {
-                "metadata": {"name": one["metadata"]["name"]},
-                "spec": _fields(one.get("spec") or {}, _SPEC["claims"]),
-            }
-            for one in spec["volumeClaimTemplates"]
-        ]
+        found["volumeClaimTemplates"] = list(map(_claim_template, spec["volumeClaimTemplates"]))
     return {"metadata": _meta(raw), "spec": found}
+
+
+def _claim_template(raw: Raw) -> Json:
+    name = raw["metadata"]["name"]
+    return {"metadata": {"name": name}, "spec": _fields(raw.get("spec") or {}, _SPEC["claims"])}
 
 
 def _fields(raw: Raw, wanted: t.Iterable[str]) -> Json:
@@ -325,10 +321,10 @@ def _service(kind: str, raw: Raw) -> Json | None:
     spec = raw.get("spec") or {}
     if not spec.get("selector"):
         return None
-    ports = [
-        {"name": f"p{i}", "port": p["port"], "protocol": p.get("protocol") or "TCP"}
-        for i, p in enumerate(spec.get("ports") or ())
-    ]
+    ports = []
+    for i, port in enumerate(spec.get("ports") or ()):
+        protocol = port.get("protocol") or "TCP"
+        ports.append({"name": f"p{i}", "port": port["port"], "protocol": protocol})
     found: Json = {"selector": dict(spec["selector"]), "headless": spec.get("clusterIP") == "None"}
     found["publishNotReadyAddresses"] = bool(spec.get("publishNotReadyAddresses"))
     return {"metadata": _meta(raw), "spec": {**found, "ports": ports}}

@@ -89,12 +89,9 @@ class Hasher:
                 return dict(found)
             return {key: self.hashed(value, key) for key, value in found.items()}
         if isinstance(found, (list, tuple)):
-            return [
-                self.hashed(
-                    one, "name" if field == "namespaces" and isinstance(one, str) else field
-                )
-                for one in found
-            ]
+            if field == "namespaces":
+                field = "name"
+            return [self.hashed(one, field) for one in found]
         return self.name(found) if field in NAMES and isinstance(found, str) else found
 
     def _expression(self, found: t.Mapping[str, Json]) -> dict[str, Json]:

@@ -468,8 +468,5 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether someone has to take action."""
-        return (
-            bool(self.problems or self.blockers)
-            or self.totals.nodes_failed > 0
-            or self.verdict == "stopped"
-        )
+        failed = self.totals.nodes_failed > 0 or self.verdict == "stopped"
+        return failed or bool(self.problems or self.blockers)
