@@ -208,7 +208,10 @@ class Reflector:
             if self._stopping.is_set():
                 return False
             self.resource_version = version or self.resource_version
-            if kept is None and (known := self.objects.get(_key(obj))):
+            known = self.objects.get(_key(obj)) if what != "BOOKMARK" else None
+            if known and _is_past(version, known):
+                return True
+            if kept is None and known:
                 what, kept = "DELETED", known
             if what != "BOOKMARK" and kept is not None:
                 self._change(what, kept)
@@ -261,6 +264,17 @@ class Reflector:
 def _key(obj: Mapping[str, Any]) -> Key:
     metadata = obj["metadata"]
     return metadata.get("namespace") or "", metadata["name"]
+
+
+def _is_past(version: str, known: Object) -> bool:
+    """Whether the object is known as it was later: in the list with which the watch began may stand
+    what a write has answered since.
+
+    resourceVersions of a kind may be compared as numbers (KEP-5504, Kubernetes 1.35; those of etcd
+    always could).
+    """
+    later = str(_meta(known, "resourceVersion"))
+    return version.isdigit() and later.isdigit() and int(version) <= int(later)
 
 
 def _meta(obj: Mapping[str, Any], field: str) -> Any:

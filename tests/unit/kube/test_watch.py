@@ -21,7 +21,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     watch as watch_module,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster, Listing
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.connection import ConnectionOptions, connect
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.watch import Reflector
 from ansible_collections.kubeops.node_maintenance.tests.unit.kube.api import (
@@ -117,6 +117,21 @@ def test_a_list_and_one_watch_are_all_it_takes(api: Api, cluster: Cluster, watch
     ]
     assert cluster.requests == 2
     assert pods.error is None
+
+
+def test_what_is_known_as_it_was_later_is_not_undone(api: Api, cluster: Cluster) -> None:
+    """Of a list in which a write's answer stands already; the watch begins before that write."""
+    pods = Watched(cluster)
+    pods.take(Listing([pod("a", "15"), pod("b", "9"), pod("c", "14")], "10"))
+    told = [event("MODIFIED", pod("a", "12")), event("MODIFIED", pod("a", "15")), event("DELETED", pod("c", "11"))]
+    expect_watch(api, "10", *told, event("MODIFIED", pod("b", "16")))
+    pods.start()
+    try:
+        pods.wait(lambda: pods.resource_version == "16")
+    finally:
+        pods.stop()
+    assert pods.told == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("MODIFIED", "b")]
+    assert pods.objects["shop", "a"]["metadata"]["resourceVersion"] == "15"
 
 
 def test_the_selector_goes_with_both_requests(api: Api, watching: Watching) -> None:
