@@ -16,7 +16,7 @@ SAMPLED := $(if $(WHOLE)$(filter-out file,$(origin ORDERS)),ORDERS='$(ORDERS)',O
 # The oldest and the newest; that between them is left to `make lint` and `make test-whole`.
 SANITY := core-2.16 core-2.21 $(if $(WHOLE),core-2.19)
 # What takes more than half of the time, and of the oldest also what the newest says just as well; `make lint` has it.
-UNSAID = --skip-test pylint $(if $(filter core-2.16,$(1)),$(addprefix --skip-test ,import pep8 yamllint changelog))
+SANITY_SKIPS = --skip-test pylint $(if $(filter core-2.16,$(1)),$(addprefix --skip-test ,import pep8 yamllint changelog))
 # All tests run on the oldest, those of what touches Ansible on the newest, too. The versions that lie between these,
 # and the one that is not released yet, are left to `make test-whole`; `make check` and the labs have one of them.
 UNITS := core-2.16 core-2.21 $(if $(WHOLE),core-2.18 core-2.19 core-2.20 core-2.22)
@@ -150,7 +150,7 @@ test-upstream:
 test-lint:
 	@$(call tagged,lint,python -m nox --session lint)
 test-sanity-%:
-	@$(call tagged,sanity $*,python -m nox --session 'sanity($*)' $(if $(WHOLE),,-- $(call UNSAID,$*)))
+	@$(call tagged,sanity $*,python -m nox --session 'sanity($*)' $(if $(WHOLE),,-- $(call SANITY_SKIPS,$*)))
 test-units: $(addprefix test-unit-,$(UNITS))
 	@$(if $(WHOLE),$(call tagged,clients,python -m nox --session clients))
 test-unit-%:

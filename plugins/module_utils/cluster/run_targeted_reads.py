@@ -52,7 +52,7 @@ def named(
 
 
 def count_nodes(ctx: run_context.Context) -> int:
-    """How many nodes the cluster has at least."""
+    """How many nodes the cluster has at least; those of a small one are for what follows, too."""
     recent = ctx.listed_recently("nodes")
     if recent is not None:
         return len(recent.items)
@@ -61,7 +61,8 @@ def count_nodes(ctx: run_context.Context) -> int:
 
 
 def all_nodes(ctx: run_context.Context) -> list[objects.Node]:
-    """All nodes; those of a small cluster are for the steps after this one, too."""
+    """All nodes; those of a small cluster are for what follows, too."""
+    # Keeps them as they are sent, which a list that parses them does not.
     count_nodes(ctx)
     return run_listing.recent_lists(ctx, ("nodes",))["nodes"]
 
@@ -97,14 +98,15 @@ def nodes_of(
     if len(asked) <= scopes.FEW:
         page, left = _page(cluster, recent)
         if left == 0:
-            return _keyed(page.items), True
+            return by_name(page.items), True
         if left is None or left > NODES_PER_REQUEST * len(asked):
             found: list[objects.Raw] = []
             for name in asked:
                 found += named(cluster, kinds.NODES, name)
-            return _keyed(found), False
-    return _keyed(cluster.items(kinds.NODES).items), True
+            return by_name(found), False
+    return by_name(cluster.items(kinds.NODES).items), True
 
 
-def _keyed(raws: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
+def by_name(raws: t.Iterable[objects.Raw]) -> dict[str, objects.Raw]:
+    """Objects of the cluster's own, such as nodes, by their names."""
     return {raw["metadata"]["name"]: raw for raw in raws}

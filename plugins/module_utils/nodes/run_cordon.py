@@ -125,6 +125,7 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     for task in tasks:
         run_node_steps.decide(ctx, options, task)
     recent = ctx.recent.get("nodes")
+    # What may select pods is no other for what is written here.
     beside = {name: ctx.recent[name] for name in replacement_conditions.KINDS if name in ctx.recent}
     todo = [task for task in tasks if _needs_lock(ctx, options, task)]
     if todo and not ctx.check:

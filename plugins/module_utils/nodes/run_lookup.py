@@ -26,12 +26,12 @@ def nodes(
     """
     recent = ctx.listed_recently("nodes")
     if recent is not None:
-        found = {raw["metadata"]["name"]: raw for raw in recent.items}
+        found = run_targeted_reads.by_name(recent.items)
         if found.keys() >= set(wanted):
             return found, len(found)
     found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted, ctx.recent)
     if not whole and not found.keys() >= set(wanted):
-        found = {raw["metadata"]["name"]: raw for raw in ctx.cluster.items(kinds.NODES).items}
+        found = run_targeted_reads.by_name(ctx.cluster.items(kinds.NODES).items)
         whole = True
     return found, len(found) if whole else scopes.FEW * scopes.SPARSE
 
@@ -50,7 +50,7 @@ def selected(
         if not listed:
             first = lookup.nothing_selected(selector)
             raise run_context.CallAborted(first.code, first.message, first.remedy, first.object)
-        return {raw["metadata"]["name"]: raw for raw in listed}, len(listed)
+        return run_targeted_reads.by_name(listed), len(listed)
     found, among = nodes(ctx, wanted)
     refuse_unknown({name: objects.Node.of(raw) for name, raw in found.items()}, wanted)
     return {name: found[name] for name in dict.fromkeys(wanted)}, among
