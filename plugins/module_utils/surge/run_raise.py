@@ -10,6 +10,7 @@ another is planned anew.
 
 from __future__ import annotations
 
+import functools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -109,15 +110,27 @@ class WorkloadSurge(run_surge_lease.TrackedSurge):
         run_surge_lease.tell(ctx, what, message, self.workload, self.node)
 
 
-class Look(t.NamedTuple):
-    """What the cases read from one snapshot; ``recorded`` and ``wanted`` only while one is planned,
+@dataclass
+class Look:
+    """What the cases read from one snapshot; ``recorded`` only while one is planned,
     by the UIDs of workloads.
     """
 
     snapshot: snapshots.Snapshot
     endpoints: serving.Endpoints
     recorded: t.Mapping[str, surge_records.Surge | surge_records.BadSurgeError]
-    wanted: t.Mapping[str, surge_records.Surge]
+    planner: Planner
+
+    @functools.cached_property
+    def wanted(self) -> t.Mapping[str, surge_records.Surge]:
+        """By the UIDs of workloads. A case that waits for another run, for minutes maybe, needs no
+        plan in each turn.
+        """
+        return self.planner(self.snapshot)
+
+    def ahead(self) -> None:
+        """Work out what is wanted now, before several threads ask for it."""
+        len(self.wanted)
 
 
 @dataclass
@@ -172,9 +185,10 @@ class Surging:
         those that may write.
         """
         recorded = surge_records.recorded(snapshot) if self.planning else {}
-        wanted = self.planner(snapshot) if self.planning else {}
-        look = Look(snapshot, serving.Endpoints(snapshot), recorded, wanted)
+        look = Look(snapshot, serving.Endpoints(snapshot), recorded, self.planner)
         going = [case for case in self.cases if case.open]
+        if any(case.state == "plan" for case in going):
+            look.ahead()
         quiet = [case for case in going if case.state == "wait" and self._settling(case) > 0]
         for case in quiet:
             self._try(case, look)

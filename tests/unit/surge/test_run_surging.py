@@ -52,6 +52,19 @@ def test_another_run_that_lives_is_waited_for(world: World) -> None:
     assert not [sent for sent in play.sent if sent.startswith(("patch", "delete"))]
 
 
+def test_while_another_run_is_waited_for_nothing_is_planned(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take minutes, and each change in the cluster is a turn."""
+    Play(world, "other/n").rounds()
+    play = Play(world)
+    play.rounds(1)
+    planned: list[object] = []
+    monkeypatch.setattr(play.surging, "planner", planned.append)
+    for _round in range(5):
+        world.apply(recorded(world).renewing("other/n", play.ctx.clock.wall()))
+        play.rounds(1)
+    assert (play.case.state, planned) == ("of_other_run", [])
+
+
 def test_a_silent_run_s_surge_is_undone_and_ours_made(world: World) -> None:
     Play(world, "other/n").rounds()
     play = Play(world)
