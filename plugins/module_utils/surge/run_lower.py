@@ -76,7 +76,8 @@ class Surges:
     def __post_init__(self) -> None:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
-        self._writer = run_surge_lease.SurgeWriter(self.ctx, holder, self.prove_locks, self.leases)
+        leases = run_surge_lease.SurgeLeases(self.ctx, holder, self.prove_locks, self.leases)
+        self._writer = run_surge_lease.SurgeWriter(self.ctx, leases)
         self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
 
     @property

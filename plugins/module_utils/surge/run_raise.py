@@ -154,7 +154,8 @@ class Surging:
     node_autoscaler: bool = False
 
     def __post_init__(self) -> None:
-        self._writer = run_surge_lease.SurgeWriter(self.ctx, str(self.me), self.prove_locks)
+        leases = run_surge_lease.SurgeLeases(self.ctx, str(self.me), self.prove_locks)
+        self._writer = run_surge_lease.SurgeWriter(self.ctx, leases)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
         self._raising = _Raising(

@@ -262,23 +262,16 @@ class TrackedSurge:
 
 
 class SurgeWriter:
-    """What both halves of a surge write with. ``holder``,
-    ``prove_locks`` and ``found`` are those of ``SurgeLeases``.
+    """What both halves of a surge write with.
 
     The methods raise LostLockError where a node was lost, LostSurgeError where somebody else holds
     the surge, CallAborted where nobody knows whether its nodes are ours,
     and ClusterError where the server refused.
     """
 
-    def __init__(
-        self,
-        ctx: run_context.Context,
-        holder: str,
-        prove_locks: ProveLocks,
-        found: t.Iterable[objects.Raw] = (),
-    ) -> None:
+    def __init__(self, ctx: run_context.Context, leases: SurgeLeases) -> None:
         self._ctx, self._writer = ctx, run_change_writer.ChangeWriter(ctx)
-        self.leases = SurgeLeases(ctx, holder, prove_locks, found)
+        self.leases = leases
 
     def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
         """Whether all of the changes were made; if not, they were decided on an old view."""

@@ -226,7 +226,8 @@ def test_a_surge_begins_anew_on_somebody_elses_count(
     """One replica and our count of two are ours; once it was lowered only the one is."""
     Play(world).rounds()
     one = Caller(world, "r1/n1")
-    writer = run_surge_lease.SurgeWriter(one.ctx, "r1/n1", one.prove_locks)
+    leases = run_surge_lease.SurgeLeases(one.ctx, "r1/n1", one.prove_locks)
+    writer = run_surge_lease.SurgeWriter(one.ctx, leases)
     tracked = run_surge_lease.TrackedSurge(surge=recorded(world), claimed=True, serving_since=1.0)
     world.scale(count)
     assert one.me.run(lambda _ctx: writer.rebase(tracked, world.snapshot(), lowered=lowered)) is (prior is not None)
