@@ -17,6 +17,7 @@ import pytest
 from support.arena import Arena
 from support.plays import Player, Run
 from support.watching import Watch
+from witness.log import Json
 
 
 def changes_nothing(watching: Watch, call: Callable[[], Run], *, lives: bool = False) -> None:
@@ -63,9 +64,9 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def told(run: Run) -> list[str]:
+def told(answer: Json) -> list[str]:
     """What a module says it changes, in any order: its sentences and its diff, times and run ids aside."""
-    lines = [*run.answer["actions"], *(json.dumps(entry, sort_keys=True) for entry in run.answer["diff"])]
+    lines = [*answer["actions"], *(json.dumps(entry, sort_keys=True) for entry in answer["diff"])]
     varies = r"[0-9]{4}-[0-9-]+T[0-9:.]+Z|(=|run[ -])[0-9a-f]{8}\b"
     return sorted(re.sub(varies, r"\1*", line) for line in lines)
 
@@ -77,17 +78,17 @@ def test_check_mode_names_what_each_module_changes_and_a_second_call_changes_not
     workloads(arena, here)
     arena.settle()
     for name, arguments in STEPS:
-        call = functools.partial(play.module, name, nodes=[here], **arguments)
+        calls = [{"check_mode": True, "diff": True}, {"diff": True}, {}]
         with watching() as seen:
-            foreseen = call(check=True, diff=True)
-        assert foreseen.ok, foreseen.text
-        assert seen.writes == [], name
-        real = call(diff=True)
-        assert real.ok, real.text
-        assert foreseen.changed == real.changed, name
+            run = play.modules([(name, {"nodes": [here], **arguments}, call) for call in calls])
+        assert run.ok, run.text
+        foreseen, real, again = run.of(name)
+        assert foreseen.get("changed") == real.get("changed"), name
         if name != "maintenance_plan":
             assert told(foreseen) == told(real), name
-        changes_nothing(watching, call)
+        assert not again.get("changed"), name
+        after_check, after_call, _end = run.ended_at(name)
+        assert [write for write in seen.writes if not after_check < write.at < after_call] == [], name
         arena.settle()
     changes_nothing(watching, lambda: play.module("maintenance_state", state="listed"))
 
@@ -112,7 +113,7 @@ def test_the_memory_of_a_run_is_foreseen_and_written_once(arena: Arena, play: Pl
         real = play.module("maintenance_state", diff=True, **given)
         assert real.ok, real.text
         assert real.changed
-        assert told(foreseen) == told(real), arguments
+        assert told(foreseen.answer) == told(real.answer), arguments
         if given["state"] == "started":
             # The same command given again notes once that the start before it did not come to its end.
             assert play.module("maintenance_state", **given).ok

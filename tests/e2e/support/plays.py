@@ -106,6 +106,11 @@ class Run:
             found += [step for step in steps if STEPS.get(step["step"], "node_cordon") == module]
         return found
 
+    def ended_at(self, module: str) -> list[float]:
+        """When each call of this module answered, in seconds of the wall clock."""
+        ahead = time.time() - time.monotonic()
+        return [each.mono + ahead for each in self.results if each.action == f"{NAMESPACE}.{module}"]
+
     @property
     def answer(self) -> Json:
         """The last answer of the run: that of a module that ran alone."""
@@ -359,8 +364,22 @@ class Player:
         env: Mapping[str, str] | None = None,
         **arguments: Any,
     ) -> Running:
-        task = {"name": name, f"{NAMESPACE}.{name}": arguments}
-        play = [{"name": "One module", "hosts": "localhost", "gather_facts": False, "tasks": [task]}]
+        return self._modules([(name, arguments, {})], check=check, diff=diff, env=env)
+
+    def modules(self, calls: Sequence[tuple[str, Json, Json]], *, within: float = 240.0) -> Run:
+        """Tasks with modules of ours, one after the other: of each its name, its arguments and its other keywords."""
+        return self._modules(calls).wait(within)
+
+    def _modules(
+        self,
+        calls: Sequence[tuple[str, Json, Json]],
+        *,
+        check: bool = False,
+        diff: bool = False,
+        env: Mapping[str, str] | None = None,
+    ) -> Running:
+        tasks = [{"name": name, f"{NAMESPACE}.{name}": given, **more} for name, given, more in calls]
+        play = [{"name": "Modules", "hosts": "localhost", "gather_facts": False, "tasks": tasks}]
         return self._start([self._file("module.yml", play)], None, check, diff, None, env, {})
 
     def hosts_of(self, config: Json) -> Json:
