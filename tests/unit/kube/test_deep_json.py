@@ -56,7 +56,7 @@ def test_such_a_list_is_read_whole_where_it_cannot_be_item_by_item() -> None:
     assert found == {"kind": "List", "items": ["x", "y"]}
 
 
-@settings(deadline=None, derandomize=True, max_examples=300)
+@settings(deadline=None, derandomize=True, max_examples=100)
 @given(st.dictionaries(st.sampled_from(["items", "kind", "metadata", 'a"]}']), JSON), st.sampled_from([None, 1]))
 def test_a_page_has_what_the_whole_answer_has_with_what_is_kept_of_its_items(value: Any, indent: int | None) -> None:
     raw = json.dumps(value, ensure_ascii=False, indent=indent).encode()
@@ -86,7 +86,7 @@ def test_an_answer_that_is_no_object_is_no_page(raw: bytes) -> None:
     assert exchange.parsed(raw) is None
 
 
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(deadline=None, derandomize=True, max_examples=80)
 @given(JSON, st.integers(1, 4))
 def test_what_is_cut_off_is_what_is_deeper_and_nothing_else(value: Any, deepest: int) -> None:
     def cut(one: Any, depth: int) -> Any:

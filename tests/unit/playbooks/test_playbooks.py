@@ -98,19 +98,15 @@ def played(
     ("playbook", "words", "said"),
     [
         ("plan", ["--limit", "all"], "--limit"),
-        ("recover", ["--start-at-task", "nothing is called so"], "--start-at-task"),
         ("descheduler", ["--start-at-task", "Roll out", "-i", "a,", "--limit", "a"], "--start-at-task"),
-        ("evacuate", ["--tags", "patch"], "Tags (--tags patch --skip-tags none)"),
         ("release", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
-        ("fence", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
+        ("fence", ["--tags", "patch"], "Tags (--tags patch --skip-tags none)"),
     ],
 )
 def test_an_option_that_leaves_calls_out_is_an_error(
     tmp_path: Path, playbook: str, words: list[str], said: str
 ) -> None:
-    variables: dict[str, object] = (
-        {"maintain_nodes": ["worker-1"]} if playbook in ("plan", "evacuate", "release") else {}
-    )
+    variables: dict[str, object] = {"maintain_nodes": ["worker-1"]} if playbook in ("plan", "release") else {}
     code, text = play(tmp_path, playbook, *words, variables=variables)
     assert code != 0
     assert f"{said} cannot be used with this playbook" in text
@@ -136,7 +132,7 @@ def test_every_playbook_refuses_to_be_cut(playbook: Path) -> None:
     assert tasks[0]["ansible.builtin.import_tasks"].endswith(("tasks/whole.yml", "tasks/input.yml"))
 
 
-@pytest.mark.parametrize("playbook", ["maintain", "evacuate", "release", "plan"])
+@pytest.mark.parametrize("playbook", ["maintain", "plan"])
 def test_everything_wrong_is_said_before_the_first_request(tmp_path: Path, playbook: str) -> None:
     wrong = {"maintain_node": "a", "maintain_serial": 0, "maintain_timeout": "soon", "maintain_tasks": "no.yml"}
     (tmp_path / "vars.yml").write_text("order: name\n")
@@ -176,9 +172,8 @@ def test_a_value_that_the_shell_took_apart_is_an_error(tmp_path: Path) -> None:
     assert "does not belong to any variable" in text
 
 
-@pytest.mark.parametrize("variable", [{"recover_state": "gone"}, {"recover_runs": "ab12"}])
-def test_recover_knows_its_variables(tmp_path: Path, variable: dict[str, object]) -> None:
-    code, text = play(tmp_path, "recover", variables=variable)
+def test_recover_knows_its_variables(tmp_path: Path) -> None:
+    code, text = play(tmp_path, "recover", variables={"recover_state": "gone", "recover_runs": "ab12"})
     assert code == 2
     assert "recover_state must be listed, finished or undone" in text
     assert ASKED not in text
