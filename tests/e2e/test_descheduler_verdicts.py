@@ -38,7 +38,7 @@ RIGHT = 80
 """So many of the configurations at least have to be right: saying no to all of them is no art."""
 
 
-DECODED = 60
+DECODED = 60 if sampling.ALL else 25
 """So many more are made from the Go types."""
 
 
@@ -101,7 +101,7 @@ def converted(lab: Lab, version: str) -> None:
 
 
 def test_koord_descheduler(koord: Lab) -> None:
-    compared(koord, "koord-descheduler", "koordinator", "1.7.0", 600)
+    compared(koord, "koord-descheduler", "koordinator", "1.7.0", 600 if sampling.ALL else 250)
     converted(koord, "1.7.0")
 
 
@@ -112,7 +112,7 @@ def test_the_next_koord_descheduler(koord_next: Lab) -> None:
 
 
 def test_the_sigs_descheduler(koord: Lab) -> None:
-    compared(koord, "descheduler", "sigs", "0.36.0", 300)
+    compared(koord, "descheduler", "sigs", "0.36.0", 300 if sampling.ALL else 150)
 
 
 @pytest.mark.parametrize(("flavor", "version"), sampling.first(1, list(types.MODULES)))

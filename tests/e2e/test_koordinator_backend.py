@@ -262,7 +262,7 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
     assert left_behind(arena) == []
 
 
-@sampling.koordinator("v1.8.0")
+@sampling.koordinator("v1.7.0")
 def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play: Player) -> None:
     """Without the witness, which loses its watches as everybody does."""
     play.may_be_refused = True

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.arena import Arena, arena_name
 from support.lab import Lab
 from support.rights import AGENT
@@ -36,6 +37,7 @@ def seen(lab: Lab, name: str) -> Any:
         arena.clear()
 
 
+@pytest.mark.whole
 def test_a_real_cluster_shows_what_the_simulator_shows(lab: Lab, tmp_path: Path) -> None:
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         shown = dict(zip(BEHAVIOURS, pool.map(lambda name: seen(lab, name), BEHAVIOURS), strict=True))

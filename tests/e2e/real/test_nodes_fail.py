@@ -21,6 +21,7 @@ NODE = "node-001"
 LOST = "node.kubernetes.io/unreachable"
 
 
+@pytest.mark.whole
 def test_a_replacement_that_cannot_start_is_named_and_all_is_given_back(machines: Machines, play: Player) -> None:
     alone = "nowhere.invalid/only-there:1"
     machines.command("exec", NODE, "ctr", "--namespace=k8s.io", "images", "tag", "--force", IMAGE, alone)
