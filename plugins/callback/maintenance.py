@@ -86,7 +86,8 @@ class CallbackModule(Default):
         self._shown: list[str] = []
         self._headed: t.Any = None
         # Waves that earlier starts of the run had finished, and that this one has.
-        self._before, self._index = 0, 0
+        self._before = 0
+        self._index = 0
         self._starting = False
         self._theirs = False
 
@@ -160,8 +161,10 @@ class CallbackModule(Default):
             self._head(host)
 
     def v2_runner_on_ok(self, result: t.Any) -> None:
-        task, answer = _task(result), _answer(result)
-        kind, debug = self._kind(task), _debugs(task, answer)
+        task = _task(result)
+        answer = _answer(result)
+        kind = self._kind(task)
+        debug = _debugs(task, answer)
         if self._all:
             super().v2_runner_on_ok(result)
             return
@@ -176,7 +179,8 @@ class CallbackModule(Default):
             self._answered(answer)
 
     def v2_runner_item_on_ok(self, result: t.Any) -> None:
-        task, answer = _task(result), _answer(result)
+        task = _task(result)
+        answer = _answer(result)
         debug = _debugs(task, answer)
         if self._all or (self._kind(task) is screen_words.Kind.THEIRS and not debug):
             super().v2_runner_item_on_ok(result)
@@ -203,7 +207,8 @@ class CallbackModule(Default):
         if self._all:
             super().v2_runner_on_failed(result, ignore_errors)
             return
-        task, answer = _task(result), _answer(result)
+        task = _task(result)
+        answer = _answer(result)
         if task.loop and "results" in answer:
             self._handle_warnings(answer)
         else:
@@ -239,7 +244,8 @@ class CallbackModule(Default):
         return screen_words.kind(task.resolved_action or task.action, task.get_path() or "", HOME)
 
     def _news(self, kind: screen_words.Kind, result: t.Any, debug: bool) -> None:
-        task, answer = _task(result), _answer(result)
+        task = _task(result)
+        answer = _answer(result)
         if debug:
             if not task.loop:
                 self._message(result)
@@ -258,7 +264,8 @@ class CallbackModule(Default):
         """A module of ours has answered."""
         answer = details.whole(answer)
         if "resumable" in answer:
-            self._before, self._index = (answer["resumable"] or {}).get("waves_done", 0), 0
+            self._before = (answer["resumable"] or {}).get("waves_done", 0)
+            self._index = 0
         if screen_words.planned(answer):
             # The playbook `plan` says some of it once more, for those who have another callback.
             self._shown = screen_words.plan_lines(answer, self._before + self._index + 1)
@@ -269,7 +276,8 @@ class CallbackModule(Default):
         self._say(news, constants.COLOR_ERROR)
 
     def _failed(self, how: str, result: t.Any, item: str = "") -> None:
-        task, answer = _task(result), _answer(result)
+        task = _task(result)
+        answer = _answer(result)
         self._waits.clear()
         if self._kind(task) is screen_words.Kind.THEIRS and self._last_task_banner != task._uuid:
             self._print_task_banner(task)

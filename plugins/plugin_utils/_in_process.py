@@ -160,14 +160,16 @@ class _Shown:
     """Prints progress, below this header if there is one, until the call is interrupted."""
 
     def __init__(self, header: str, interruption: specs.Interruption) -> None:
-        self._header, self._interruption = header, interruption
+        self._header = header
+        self._interruption = interruption
 
     def __call__(self, event: specs.Event) -> None:
         # Display passes a worker's lines to the main process, so they reach the terminal and the
         # job's log. After an interrupt nobody takes them, and who waited for that would never end.
         if self._interruption.asked:
             return
-        header, self._header = self._header, ""
+        header = self._header
+        self._header = ""
         if header:
             display.banner(header)
         display.display(_progress.Line.of(event))

@@ -79,8 +79,11 @@ class _End:
     """
 
     def __init__(self, display: t.Any) -> None:
-        self._display, self._pid = display, os.getpid()
-        self._asked, self._latest, self._telling = False, 0.0, threading.Lock()
+        self._display = display
+        self._pid = os.getpid()
+        self._asked = False
+        self._latest = 0.0
+        self._telling = threading.Lock()
         self._groups: list[int] = []
         self._before = {one: signal.getsignal(one) for one in _interrupts.SIGNALS}
         for number, handler in self._before.items():
@@ -97,7 +100,8 @@ class _End:
             os.kill(os.getpid(), number)
             return
         if not self._asked:
-            self._asked, self._latest = True, time.monotonic() + _interrupts.WITHIN
+            self._asked = True
+            self._latest = time.monotonic() + _interrupts.WITHIN
             self._groups = _groups(multiprocessing.active_children())
             sys.unraisablehook = _raise_again
             threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()

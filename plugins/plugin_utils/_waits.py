@@ -32,7 +32,9 @@ class HeldBack:
         holds: t.Callable[[_progress.Line], bool],
         due: t.Callable[[], list[str]],
     ) -> None:
-        self._display, self._holds, self._due = display, holds, due
+        self._display = display
+        self._holds = holds
+        self._due = due
         _output.outlast(display)
         self._print = display.display
         self._pid = os.getpid()

@@ -37,7 +37,8 @@ def present(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Chang
         return api_changes.Change(
             "create", target, f"Create {target}", body=wanted, before={}, after=_parts(wanted)
         )
-    before, after = _common(_parts(found), _parts(wanted)), _parts(wanted)
+    before = _common(_parts(found), _parts(wanted))
+    after = _parts(wanted)
     if before.get("roleRef") != after.get("roleRef"):
         return absent(wanted, found)
     body = {key: part for key, part in after.items() if before.get(key) != part}
@@ -57,7 +58,8 @@ def absent(wanted: objects.Raw, found: objects.Raw | None) -> api_changes.Change
     """What removes the object; ``None`` if it does not exist."""
     if found is None or going(found):
         return None
-    target, before = ref_of(wanted), _common(_parts(found), _parts(wanted))
+    target = ref_of(wanted)
+    before = _common(_parts(found), _parts(wanted))
     version = found["metadata"]["resourceVersion"]
     return api_changes.Change(
         "delete", target, f"Delete {target}", before=before, after={}, resource_version=version

@@ -137,7 +137,8 @@ def _grant(role: roles.Role, group: t.Iterable[Lack], user: str) -> str:
     """The command of an administrator that binds the role to the user where it is lacking."""
     name, kind, subject = user, "user", user
     if user.startswith("system:serviceaccount:"):
-        kind, subject = "serviceaccount", user.removeprefix("system:serviceaccount:")
+        kind = "serviceaccount"
+        subject = user.removeprefix("system:serviceaccount:")
         name = subject
     binding = f"{role.name}-{re.sub(r'[^A-Za-z0-9.-]+', '-', name)}"
     to = f"{shlex.quote(binding)} --clusterrole={role.name} {shlex.quote(f'--{kind}={subject}')}"

@@ -82,7 +82,8 @@ def ended(
     this start ``let_go`` of all it holds.
     """
     result = _result(ctx, loop)
-    interruption, ctx.clock.interruption = ctx.clock.interruption, None
+    interruption = ctx.clock.interruption
+    ctx.clock.interruption = None
     if let_go and interruption and interruption.asked:
         with contextlib.suppress(errors.ClusterError):
             let_go(ctx)

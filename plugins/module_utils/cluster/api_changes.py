@@ -63,7 +63,8 @@ def diff_of(changes: t.Iterable[Change]) -> list[dict[str, t.Any]]:
     for change in changes:
         if change.before is None and change.after is None:
             continue
-        header, before = str(change.target), change.before or {}
+        header = str(change.target)
+        before = change.before or {}
         new = {"before_header": header, "after_header": header, "before": before}
         entry = merged.setdefault(change.target, new)
         entry["after"] = change.after or {}

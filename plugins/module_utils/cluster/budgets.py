@@ -179,7 +179,8 @@ def _refused(
         return _not_synced(snapshot, pod, budget)
     if budget.observed and budget.allowed > 0 and len(budget.disrupted) <= MAX_DISRUPTED:
         return _stale(snapshot, budget) if pod.ready else None
-    name, ref = str(budget.ref), budget.ref
+    name = str(budget.ref)
+    ref = budget.ref
     if not budget.observed:
         message = f"{name} has just been changed and its status is not computed yet."
         return Verdict(

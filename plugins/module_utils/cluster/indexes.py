@@ -107,7 +107,8 @@ class Index(t.Generic[K, T]):
     def __init__(
         self, keys: t.Callable[[T], t.Iterable[K]], pieces: t.Sequence[dict[K, tuple[T, ...]]]
     ) -> None:
-        self._keys, self._pieces = keys, pieces
+        self._keys = keys
+        self._pieces = pieces
 
     @classmethod
     def of(cls, keys: t.Callable[[T], t.Iterable[K]], found: t.Iterable[T]) -> Index[K, T]:
@@ -140,7 +141,8 @@ class Index(t.Generic[K, T]):
                 )
         if not of_key:
             return self
-        pieces, own = list(self._pieces), set[int]()
+        pieces = list(self._pieces)
+        own = set[int]()
         for key, some in of_key.items():
             at = hash(key) % len(pieces)
             if at not in own:

@@ -39,7 +39,8 @@ class Kill:
     @property
     def reason(self) -> str:
         """Why, and what follows where that is not obvious."""
-        taint, owner = node_taints.in_words(self.taint), self.pod.owner
+        taint = node_taints.in_words(self.taint)
+        owner = self.pod.owner
         why = f"It does not tolerate {taint}."
         if self.seconds:
             why = f"It tolerates {taint} for {self.seconds} s."
@@ -55,7 +56,8 @@ class Kill:
         return why
 
     def to_dict(self) -> dict[str, t.Any]:
-        pod, taint = self.pod, node_taints.in_words(self.taint)
+        pod = self.pod
+        taint = node_taints.in_words(self.taint)
         place = {"node": pod.node, "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         return {
             **place,

@@ -135,7 +135,8 @@ class Object:
 
 def metadata(raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> dict[str, t.Any]:
     """The fields of ``Object``."""
-    meta, owner = raw["metadata"], controller_of(raw)
+    meta = raw["metadata"]
+    owner = controller_of(raw)
     return {
         "namespace": share.text(meta.get("namespace", "")),
         "name": meta["name"],
@@ -299,7 +300,9 @@ class Pod(Object):
     @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Pod:
         """From a core/v1 Pod."""
-        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        meta = raw["metadata"]
+        spec = raw.get("spec") or {}
+        status = raw.get("status") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
         requests: dict[str, str] = {}
@@ -408,7 +411,9 @@ class Budget(Object):
     @decoding.lenient
     def of(cls, raw: Raw, share: sharing.Interner = sharing.NO_INTERNING) -> Budget:
         """From a policy/v1 PodDisruptionBudget."""
-        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        meta = raw["metadata"]
+        spec = raw.get("spec") or {}
+        status = raw.get("status") or {}
         return cls(
             **metadata(raw, share),
             selector=share.part(spec.get("selector"), shapes.SELECTOR),
@@ -490,7 +495,9 @@ class Workload(Object):
         share: sharing.Interner = sharing.NO_INTERNING,
     ) -> Workload:
         """From an object with ``spec.replicas``; list items carry no kind, so it is given."""
-        meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        meta = raw["metadata"]
+        spec = raw.get("spec") or {}
+        status = raw.get("status") or {}
         kind = raw.get("kind") or kind
         if kind == "ReplicaSet" and superseded(raw):
             # Nobody asks what its pods were.

@@ -26,7 +26,9 @@ class BackgroundCalls:
     """
 
     def __init__(self, ctx: run_context.Context, name: str, wake: t.Callable[[], None]) -> None:
-        self._ctx, self._name, self._wake = ctx, name, wake
+        self._ctx = ctx
+        self._name = name
+        self._wake = wake
         self._pool: concurrent.futures.Executor | None = None
         self._going: set[str] = set()
         self._answers: dict[str, Answer] = {}

@@ -169,7 +169,8 @@ class Context:
         """As ``tell``, unless it is what was told of this object last, or the change before
         was less than ``pace`` seconds ago.
         """
-        key, now = (what.value, node, namespace, name), self.clock.now()
+        key = (what.value, node, namespace, name)
+        now = self.clock.now()
         last, at = self._last.setdefault(key, ("", now))
         if message != last and now - at >= pace:
             self._last[key] = (message, now)

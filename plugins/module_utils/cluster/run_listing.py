@@ -94,7 +94,8 @@ def lists(
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Interner()
     for name in wanted:
-        at, version = cluster.clock.now(), ""
+        at = cluster.clock.now()
+        version = ""
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
                 listing = _listing(cluster, name, part, scope, share, owners=owners)
@@ -151,11 +152,14 @@ def _listing(
     labels: str = "",
     owners: t.Container[str] | None = None,
 ) -> client.Listing:
-    keep, found, version = index_keys.parser(name, share), list[t.Any](), ""
+    keep = index_keys.parser(name, share)
+    found = list[t.Any]()
+    version = ""
     if name == "replica_sets" and owners is not None:
         keep = functools.partial(index_keys.unless_superseded, owners, keep)
     for space in spaces_of(name, part) or ("",):
-        kind, wanted = KINDS[name], labels or part.labels
+        kind = KINDS[name]
+        wanted = labels or part.labels
         listing = cluster.items(kind, namespace=space, labels=wanted, fields=part.fields, keep=keep)
         found += (one for one in listing.items if one is not None)
         version = listing.resource_version

@@ -53,7 +53,8 @@ class Events:
     """Reads Events beside the loop; the next snapshot has what they say."""
 
     def __init__(self, ctx: run_context.Context, live: run_watch_cache.WatchCache) -> None:
-        self._ctx, self.live = ctx, live
+        self._ctx = ctx
+        self.live = live
         self._background = run_background.BackgroundCalls(ctx, ASKED, live.nudge)
         self._warnings: dict[str, str] = {}
         self._began = ctx.clock.now()

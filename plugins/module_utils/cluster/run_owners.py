@@ -142,7 +142,8 @@ def _parsed(whole: objects.Raw, scale: objects.Raw, owner: objects.Ref) -> objec
 
 def merged(whole: objects.Raw, scale: objects.Raw) -> objects.Raw:
     """The object as a workload: replicas and selector are where its scale says they are."""
-    counted, status = scale.get("spec") or {}, dict(whole.get("status") or {})
+    counted = scale.get("spec") or {}
+    status = dict(whole.get("status") or {})
     spec = {**(whole.get("spec") or {}), "replicas": counted.get("replicas", 0)}
     if not isinstance(spec.get("selector"), dict) or "matchLabels" not in spec["selector"]:
         spec["selector"] = _selector((scale.get("status") or {}).get("selector", ""))

@@ -26,7 +26,8 @@ class Services:
     """
 
     def __init__(self, ctx: run_context.Context, prior: t.Mapping[str, int]) -> None:
-        self._ctx, self._prior = ctx, prior
+        self._ctx = ctx
+        self._prior = prior
         self._series: dict[tuple[str, str], list[tuple[str, int]]] = {}
         self._replicas: dict[tuple[str, str], int] = {}
         self._most: dict[tuple[str, str], int] = {}
@@ -36,7 +37,8 @@ class Services:
 
     def sample(self, snapshot: snapshots.Snapshot) -> None:
         """Record the present counts; only a changed count adds a step."""
-        seen, self._seen = self._seen, snapshot.services
+        seen = self._seen
+        self._seen = snapshot.services
         if seen is self._seen:
             return
         at = self._ctx.clock.wall()

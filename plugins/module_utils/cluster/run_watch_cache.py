@@ -75,7 +75,8 @@ class View:
         """The snapshot when these objects of kinds that are followed have changed,
         ``None`` where one is gone.
         """
-        anew, self._anew = self._anew, set()
+        anew = self._anew
+        self._anew = set()
         changes = {name: self._followed[name].take(found) for name, found in changed.items()}
         touched = anew.union(name for name, found in changes.items() if found)
         if touched.intersection(snapshots.SCALED):
@@ -190,7 +191,8 @@ class WatchCache:
         scope: scopes.ReadScope | None = None,
         raws: t.Container[str] | None = (),
     ) -> None:
-        self._ctx, self._raws = ctx, raws
+        self._ctx = ctx
+        self._raws = raws
         self._wake = ctx.clock.condition()
         self._share = sharing.Interner()
         self._view = View()
@@ -320,7 +322,8 @@ class WatchCache:
         """The cluster as the watches show it now. It costs what has changed since the last one."""
         with self._wake:
             raise_errors(self._reflectors)
-            self._seen, self._looked = self._version(), self._ctx.clock.now()
+            self._seen = self._version()
+            self._looked = self._ctx.clock.now()
             changed = {name: found for name, found in self._changed.items() if found}
             self._changed.update({name: {} for name in changed})
         return self._view.after(changed)

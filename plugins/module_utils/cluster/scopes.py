@@ -163,7 +163,8 @@ def _chunks(key: str, pairs: t.Iterable[tuple[str, str]]) -> t.Iterator[frozense
     for pair in pairs:
         if some and length + len(pair[1]) > LONGEST:
             yield frozenset(some)
-            some, length = [], len(key)
+            some = []
+            length = len(key)
         some.append(pair)
         length += len(pair[1]) + 1
     if some:

@@ -35,7 +35,8 @@ def matches(selector: t.Mapping[str, t.Any] | None, labels: t.Mapping[str, str])
 
 def satisfied(expression: t.Mapping[str, t.Any], labels: t.Mapping[str, str]) -> bool:
     """Whether the labels satisfy one expression; an unknown operator matches nothing."""
-    key, values = expression.get("key", ""), expression.get("values") or ()
+    key = expression.get("key", "")
+    values = expression.get("values") or ()
     match expression.get("operator"):
         case "In":
             return key in labels and labels[key] in values
@@ -52,7 +53,8 @@ def as_query(selector: t.Mapping[str, t.Any]) -> str:
     """The selector in the query form ``a=b,c in (d,e),!f``."""
     parts = [f"{k}={v}" for k, v in sorted((selector.get("matchLabels") or {}).items())]
     for e in selector.get("matchExpressions") or ():
-        key, values = e["key"], list(e.get("values") or ())
+        key = e["key"]
+        values = list(e.get("values") or ())
         # ``key in ()`` is refused, and the one value may be the empty text.
         one, several = ("=", " in ") if e["operator"] == "In" else ("!=", " notin ")
         listed = (

@@ -59,7 +59,8 @@ def checked(
     if isinstance(given, str):
         config, faults = arguments_yaml.read(given, schema)
     else:
-        config, faults = specs.plain(given), ()
+        config = specs.plain(given)
+        faults = ()
     if config is not None or not faults:
         faults = (*faults, *check.check(config, schema))
     if validate == "warn" and isinstance(config, dict):

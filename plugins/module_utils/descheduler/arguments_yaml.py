@@ -104,7 +104,8 @@ def read(text: str, schema: schemas.Schema) -> tuple[t.Any, tuple[schemas.Fault,
     document is read, as in Go.
     """
     reader = _Reader(text)
-    reader.duplicates, reader.unrepresentable = [], []
+    reader.duplicates = []
+    reader.unrepresentable = []
     try:
         config = reader.get_data() if reader.check_data() else None
         more = _more(reader)

@@ -99,7 +99,8 @@ def convert(policy: t.Any, version: str, interval: str = "") -> Converted:
             f"{fault.path}: {fault.message} {fault.remedy}".strip() for fault in wrong
         )
         raise ValueError(f"the policy has errors: {message}")
-    made, schema = Converted(), check.schema_of("koordinator", version)
+    made = Converted()
+    schema = check.schema_of("koordinator", version)
     made.config |= {"apiVersion": schema.api_version, "kind": schema.kind}
     if interval:
         made.config["deschedulingInterval"] = interval

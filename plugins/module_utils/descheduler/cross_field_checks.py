@@ -139,7 +139,8 @@ def _evicts_critical(plugin: profiles.Args) -> bool:
 def _priority(plugin: profiles.Args) -> schemas.Faults:
     """``GetPriorityValueFromPriorityThreshold``; koord-descheduler skips it with critical pods."""
     off = _evicts_critical(plugin) and plugin.schema.plugin_type == "object"
-    threshold, where = plugin.record("priorityThreshold"), f"{plugin.path}.priorityThreshold"
+    threshold = plugin.record("priorityThreshold")
+    where = f"{plugin.path}.priorityThreshold"
     value, name = threshold.get("value"), threshold.get("name")
     remedy = f"Give {schemas.HIGHEST_PRIORITY} or less."
     if (values.number(value) or 0) > schemas.HIGHEST_PRIORITY:
@@ -229,7 +230,8 @@ def faults(config: profiles.Raw, schema: schemas.Schema) -> schemas.Faults:
 
 def _connection(raw: profiles.Raw, schema: schemas.Schema) -> schemas.Faults:
     """What an API server answers with 406, and what ``setDefaults`` of 1.8.0 replaces."""
-    given, path = raw.get("acceptContentTypes"), "clientConnection.acceptContentTypes"
+    given = raw.get("acceptContentTypes")
+    path = "clientConnection.acceptContentTypes"
     if not isinstance(given, str) or not given:
         return
     if schema.knows("1.8.0") and not raw.get("contentType"):
@@ -361,7 +363,8 @@ def _normalities(plugin: profiles.Args) -> schemas.Faults:
 def _pool(pool: profiles.Args) -> schemas.Faults:
     """Before 1.8.0 a pool inherits nothing (koordinator#2816)."""
     yield from _gaps(pool)
-    condition, path = pool.args.get("anomalyCondition"), f"{pool.path}.anomalyCondition"
+    condition = pool.args.get("anomalyCondition")
+    path = f"{pool.path}.anomalyCondition"
     if condition is None:
         message = f"Version {pool.schema.version} panics if a pool has no anomalyCondition."
         remedy = "Give each pool an anomalyCondition with consecutiveAbnormalities."
@@ -448,7 +451,9 @@ def _no_metrics(plugin: profiles.Args) -> schemas.Faults:
 
 
 def _low_node_utilization(plugin: profiles.Args) -> schemas.Faults:
-    path, low, high = plugin.path, plugin.record("thresholds"), plugin.record("targetThresholds")
+    path = plugin.path
+    low = plugin.record("thresholds")
+    high = plugin.record("targetThresholds")
     if low and high and low.keys() != high.keys():
         message = "thresholds and targetThresholds list different resources."
         yield schemas.Fault("different_keys", message, _SAME_RESOURCES, f"{path}.targetThresholds")
@@ -457,7 +462,8 @@ def _low_node_utilization(plugin: profiles.Args) -> schemas.Faults:
 
 
 def _metric_use(plugin: profiles.Args) -> schemas.Faults:
-    use, where = plugin.record("metricsUtilization"), f"{plugin.path}.metricsUtilization"
+    use = plugin.record("metricsUtilization")
+    where = f"{plugin.path}.metricsUtilization"
     if use.get("source") == "KubernetesMetrics":
         if use.get("metricsServer") is True:
             message = "It cannot be combined with source."
@@ -547,7 +553,8 @@ def _prometheus(provider: profiles.Raw, path: str) -> schemas.Faults:
             real,
         )
     if isinstance(token, dict):
-        secret, where = token.get("secretReference"), f"{path}.authToken.secretReference"
+        secret = token.get("secretReference")
+        where = f"{path}.authToken.secretReference"
         if secret is None:
             yield schemas.required(where)
         for key in ("namespace", "name") if isinstance(secret, dict) else ():

@@ -157,7 +157,8 @@ def election(
     config: t.Mapping[str, t.Any], workload: objects.Raw, flavor: schemas.Flavor
 ) -> objects.Ref | None:
     """The leader's Lease, ``None`` without election. Flags override the configuration."""
-    given, settings = flags(workload), {}
+    given = flags(workload)
+    settings = {}
     defaults = ("true", "koordinator-system", "koord-descheduler")
     if flavor == "sigs":
         defaults = ("false", "kube-system", "descheduler")

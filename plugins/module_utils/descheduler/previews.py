@@ -171,7 +171,8 @@ def _volume(volume: objects.Raw, old: str, new: str) -> dict[str, t.Any]:
             return {**source, "configMap": {**found, "name": new}}
         return dict(source)
 
-    changed, projected = renamed(volume), volume.get("projected")
+    changed = renamed(volume)
+    projected = volume.get("projected")
     if projected:
         changed["projected"] = {
             **projected,
@@ -196,7 +197,8 @@ def read(log: str) -> Reading:
                 break
             found.clear()
         if _FAILED in line:
-            failure, over = _unquoted(line.partition(_FAILED)[2]), True
+            failure = _unquoted(line.partition(_FAILED)[2])
+            over = True
         if forbidden := _FORBIDDEN.search(line):
             failure, over = forbidden[1], True
         # Errors and warnings of the MigrationController, which may not write, never end.

@@ -227,7 +227,8 @@ def _configs(profile: Profile, schema: schemas.Schema) -> schemas.Faults:
     enabled = profile.plugins
     lost: schemas.Real = "drops" if schema.plugin_type == "object" else "refuses"
     for name, path in profile.paths.items():
-        entry, plugin = path.removesuffix(".args"), schema.plugins.get(name)
+        entry = path.removesuffix(".args")
+        plugin = schema.plugins.get(name)
         if plugin is None:
             yield _unknown(name, entry, schema, lost)
         elif not schema.knows(plugin.since):

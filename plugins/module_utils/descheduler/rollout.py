@@ -165,8 +165,10 @@ def progress(deployment: objects.Raw, pods: t.Iterable[objects.Raw]) -> Progress
 def _waiting(
     deployment: objects.Raw, new: t.Sequence[objects.Raw], old: t.Sequence[objects.Raw]
 ) -> str:
-    spec, status = deployment["spec"], deployment.get("status") or {}
-    wanted, ready = spec.get("replicas", 1), sum(_ready(pod) for pod in new)
+    spec = deployment["spec"]
+    status = deployment.get("status") or {}
+    wanted = spec.get("replicas", 1)
+    ready = sum(_ready(pod) for pod in new)
     if status.get("observedGeneration", 0) < deployment["metadata"].get("generation", 0):
         return "the Deployment's controller has not processed the change yet"
     if status.get("updatedReplicas", 0) < wanted:

@@ -299,7 +299,8 @@ class Rollout:
     def run(self) -> run_context.Result | None:
         """Roll it out; ``None`` if that takes the lock, which is not held."""
         target, verification = self.target, self.verification
-        present, fresh = target.text, rollback_record.unsettled(target.journal) is not None
+        present = target.text
+        fresh = rollback_record.unsettled(target.journal) is not None
         means = self._parsed(present)
         text = self.desired.instead_of(present, means)
         changes = text is not None and (
@@ -308,7 +309,8 @@ class Rollout:
         why = "" if target.is_cron else self._restart_reason(means, changes=changes)
         idle = not target.is_cron and not target.replicas and not target.scaled_down
         if text is not None or why or self._left() != target.journal:
-            noted, pending = rollout.noted(target.config_map), ""
+            noted = rollout.noted(target.config_map)
+            pending = ""
             if not (why or target.is_cron):
                 pending = rollout.pending(
                     rollout.mark_of(target.workload), self.desired, noted, changes=changes
@@ -344,7 +346,8 @@ class Rollout:
         ``means`` is what the ConfigMap holds.
         """
         options, asked = self.options, self.options.state == "restarted"
-        mark, restarts = rollout.mark_of(self.target.workload), options.restart != "none"
+        mark = rollout.mark_of(self.target.workload)
+        restarts = options.restart != "none"
         rolled_out, known = mark == self.desired.digest, None
         if (
             pending := not (changes or rolled_out)
@@ -384,7 +387,9 @@ class Rollout:
 
     def _write(self, text: str | None, why: str, pending: str, *, idle: bool) -> None:
         """Write the journal, ``text`` if it is given, and restart the pods if there is a reason."""
-        target, options, present = self.target, self.options, self.target.text
+        target = self.target
+        options = self.options
+        present = self.target.text
         if why and not idle:
             run_running_jobs.wait(target, options.running_jobs, options.timeout)
         if text is not None or why:
@@ -408,7 +413,8 @@ class Rollout:
             run_proofs.restart(
                 target, self.desired.digest, why, scale=scale, idle=idle, timeout=options.timeout
             )
-            self.restarted, self.verification.proof = not idle, None
+            self.restarted = not idle
+            self.verification.proof = None
 
     def _journal(self) -> rollback_record.Journal:
         """The state to restore: the present one, or the one before an unfinished call."""

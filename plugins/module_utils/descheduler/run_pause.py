@@ -130,7 +130,9 @@ def _resumed(
     """Roll out the given configuration, or else the one without the pause,
     or else what somebody else made of it.
     """
-    text, desired, note = journal.without_pause, options.desired, ""
+    text = journal.without_pause
+    desired = options.desired
+    note = ""
     present = None if target.text is None else options.parse(target.text)
     before = None if text is None else options.parse(text)
     if desired is None and text is not None and isinstance(before, dict):
@@ -148,7 +150,9 @@ def _resumed(
 def _stop(
     target: run_targets.DeschedulerTarget, options: run_configuration.DeschedulerOptions
 ) -> run_context.Result | None:
-    ref, count, kept = target.ref, target.replicas, target.journal
+    ref = target.ref
+    count = target.replicas
+    kept = target.journal
     if target.workload["spec"].get("suspend") if target.is_cron else not count:
         return options.result(UNCHANGED, f"{ref} is paused already.")
     options = run_configuration.taking(

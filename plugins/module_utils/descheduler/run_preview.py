@@ -253,7 +253,8 @@ class DryRuns:
         now = clock.now()
         if reading.lines != run.reading.lines or not run.since:
             run.since = now
-        run.reading, run.waiting = reading, "its cycle is not over"
+        run.reading = reading
+        run.waiting = "its cycle is not over"
         started = reading.started or not run.says_start
         silent = self.options.flavor != "sigs" and started and now - run.since >= QUIET_SECONDS
         run.over = ended or reading.over or silent

@@ -40,7 +40,9 @@ def wait(target: run_targets.DeschedulerTarget, how: str, timeout: float) -> Non
     """
     if target.flavor == "sigs" or how == "ignore":
         return
-    ctx, jobs, announced = target.ctx, RunningJobs(target), False
+    ctx = target.ctx
+    jobs = RunningJobs(target)
+    announced = False
     for late in ctx.poll(POLL_SECONDS, timeout):
         running = jobs.look()
         if not running or ctx.check:

@@ -372,7 +372,8 @@ def keep(target: DeschedulerTarget, journal: rollback_record.Journal) -> None:
         ChangedMeanwhileError: it is no longer the one that was read; it is kept.
     """
     if journal != target.journal and not target.ctx.check:
-        body, ref = journal.to_config_map(), map_ref(journal.name)
+        body = journal.to_config_map()
+        ref = map_ref(journal.name)
         content = {"data": body["data"], "metadata": {"labels": body["metadata"]["labels"]}}
         sentence = f"Keep the state of {target.ref}"
 
@@ -439,7 +440,9 @@ def permit(target: DeschedulerTarget, *, writes: bool, restarts: bool) -> None:
     Raises:
         CallAborted: they cannot; nothing was written.
     """
-    place, found, where = target.place, target.config_map or {}, target.place.map_name
+    place = target.place
+    found = target.config_map or {}
+    where = target.place.map_name
     if writes and found.get("immutable"):
         raise run_context.CallAborted(
             "immutable", f"{where} is immutable.", "Replace it with a mutable one.", where

@@ -67,7 +67,8 @@ def compare(wanted: Raw, running: Raw, schema: schemas.Schema) -> Comparison:
     walk.fields(
         schema.root, wanted, _recased(running, schema.root), "", skipped=(*_SKIPPED, *OVERRIDDEN)
     )
-    mine, theirs = profiles.profiles_of(wanted, schema), _objects(_folded(running), "profiles")
+    mine = profiles.profiles_of(wanted, schema)
+    theirs = _objects(_folded(running), "profiles")
     if len(mine) != len(theirs):
         walk.conflict("profiles", len(mine), len(theirs))
     raws = profiles.list_at(wanted, "profiles") or [{}]
@@ -226,7 +227,8 @@ class _Walk:
 
 
 def _runs_as_default(field: schemas.Field, running: t.Any) -> bool:
-    default, walk = _default(field), _Walk()
+    default = _default(field)
+    walk = _Walk()
     if default is not None:
         walk.value(field, default, running, "")
     return default is not None and not walk.conflicts and not walk.extras
@@ -300,7 +302,8 @@ _MARK = '"Using component config"'
 
 def logged(log: str) -> str:
     """The last configuration that koord-descheduler logged at its start (with ``-v 2`` or more)."""
-    found, lines = "", iter(log.splitlines())
+    found = ""
+    lines = iter(log.splitlines())
     for line in lines:
         if line.startswith("{") and "Using component config" in line:
             entry = _json(line)

@@ -268,7 +268,9 @@ def _scalar(field: schemas.Field, value: t.Any, path: str) -> schemas.Faults:
         yield unknown("value", value, field.enum, path, field.real, field.alike)
     if number is None:
         return
-    low, above, high = field.minimum, field.above, field.maximum
+    low = field.minimum
+    above = field.above
+    high = field.maximum
     if (low is not None and number < low) or (above is not None and number <= above):
         limit = f"{low:g} or more" if low is not None else f"more than {above:g}"
         yield schemas.Fault(

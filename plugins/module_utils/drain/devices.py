@@ -122,7 +122,8 @@ def on_node(
     snapshot: snapshots.Snapshot, node: objects.Node, claims: t.Iterable[objects.Raw]
 ) -> bool:
     """Whether the node has free devices for all requests of these claims."""
-    near, free = _near(snapshot, node), _free(snapshot, node)
+    near = _near(snapshot, node)
+    free = _free(snapshot, node)
     return _choice(snapshot, _requests(claims), near, free) is not None
 
 
@@ -146,7 +147,8 @@ def findings(
         for finding in _together(snapshot, of_wave, wave):
             found[finding.code, finding.object] = finding
     for plan in concerned:
-        pod, subject = plan.pod, str(plan.workload or plan.pod.ref)
+        pod = plan.pod
+        subject = str(plan.workload or plan.pod.ref)
         if plan.route in ("evict", "job") and plan.code != NOWHERE and nowhere(snapshot, pod):
             message = (
                 f"{pod.ref}: no other node has free devices for its successor, "

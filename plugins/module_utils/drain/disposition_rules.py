@@ -243,7 +243,8 @@ def _by_operator(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     operator, seen = facts.operator, facts.context.snapshot
     if operator is None:
         return None
-    budget, owner = facts.budgets[0], operators.owner_of(seen, facts.pod)
+    budget = facts.budgets[0]
+    owner = operators.owner_of(seen, facts.pod)
     others = [
         p
         for p in seen.selected(budget.namespace, budget.selector)

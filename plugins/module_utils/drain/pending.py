@@ -85,7 +85,8 @@ def lack(snapshot: snapshots.Snapshot, one: node_records.Awaited, began: str = "
     workload = snapshot.workload(one.workload.uid)
     if workload is None or workload.deleting:
         return None
-    wanted, living = min(one.ready, workload.replicas), _living(snapshot, workload)
+    wanted = min(one.ready, workload.replicas)
+    living = _living(snapshot, workload)
     ready = sum(pod.ready for pod in living)
     if ready >= wanted:
         return None

@@ -259,7 +259,9 @@ def lacks(
     if deployment is None or deployment.deleting:
         # With it, the pod is the garbage collector's.
         return f"the end of {mark.owner(pod.namespace)}, with which its pods end"
-    endpoints, missing, ready = serving.Endpoints(snapshot), "", 0
+    endpoints = serving.Endpoints(snapshot)
+    missing = ""
+    ready = 0
     services = snapshot.selectors_by_namespace.get(pod.namespace, {})
     left = unserved.services(snapshot, pod) if names.UNSERVED in pod.annotations else {}
     listed = {place: snapshot.listed(place) for place in left}

@@ -77,8 +77,12 @@ class Alarms:
         silent: Silent,
         wake: t.Callable[[], None],
     ) -> None:
-        self._ctx, self._after, self._announce, self._look_again = ctx, after, announce, look_again
-        self._events, self._silent = events, silent
+        self._ctx = ctx
+        self._after = after
+        self._announce = announce
+        self._look_again = look_again
+        self._events = events
+        self._silent = silent
         self._background = run_background.BackgroundCalls(ctx, TELLING, wake)
         self._still: dict[str, _Still] = {}
         self._known: set[tuple[str, str]] = set()
@@ -98,7 +102,8 @@ class Alarms:
         ``surges`` is what surges wait for, by the UID of their workload, ``missing`` what nodes
         without pods wait for.
         """
-        now, self.why = self._ctx.clock.now(), {}
+        now = self._ctx.clock.now()
+        self.why = {}
         self._events.take()
         for node_drain in (node_drain for node_drain in node_drains if node_drain.open):
             still = self._since(node_drain, missing, now)
@@ -149,7 +154,8 @@ class Alarms:
         self._heard()
         if not self._due or self._announce is None or self._background.going(TELLING):
             return
-        found, self._due = self._due, []
+        found = self._due
+        self._due = []
         about = {
             "reason": found[0][1].taken.reason,
             "nodes": [_entry(blocked, node_drain) for blocked, node_drain in found],

@@ -72,7 +72,8 @@ class Detachments:
         """The volumes of the last look; while the next one is under way,
         nothing says that none is attached.
         """
-        now, wanted = self._ctx.clock.now(), self._to_detach(snapshot)
+        now = self._ctx.clock.now()
+        wanted = self._to_detach(snapshot)
         if self._background.done(LOOK):
             of, left = self._background.answer(LOOK)
             self._attached = [

@@ -104,7 +104,8 @@ class Routing:
         self, node_drain: run_node_drain.NodeDrain, snapshot: snapshots.Snapshot
     ) -> bool:
         """Update the moves of the node; whether some of its pods have to be planned (again)."""
-        now, stale = self.ctx.clock.now(), False
+        now = self.ctx.clock.now()
+        stale = False
         present = {pod.uid: pod for pod in snapshot.pods_on((node_drain.name,))}
         for uid, move in node_drain.moves.items():
             if move.state == "asked" or move.done:
@@ -113,7 +114,8 @@ class Routing:
             if found is None:
                 self._gone(move, now)
             elif found.deleting and move.state == "waiting":
-                move.state, move.left_at = "leaving", now
+                move.state = "leaving"
+                move.left_at = now
             elif (
                 found.finished and move.plan.route in ("wait", "surge", "replace")
             ) or _given_back(move, found, self.unreplaced):
@@ -171,7 +173,8 @@ class Routing:
             snapshot = self._with_owners(late)
         unknown = frozenset(pod.uid for pod in late if self._behind(pod, snapshot))
         self._adopt(snapshot, nodes, but=unknown)
-        now, refused = self.ctx.clock.now(), outcomes.PodOutcome.REFUSED
+        now = self.ctx.clock.now()
+        refused = outcomes.PodOutcome.REFUSED
         for name in nodes:
             for move in self.node_drains[name].moves.values():
                 if move.state == "waiting" and move.plan.route == "refuse":
@@ -197,7 +200,8 @@ class Routing:
     def take_in(self, found: t.Sequence[objects.Workload]) -> None:
         """Know controllers that cannot be watched, and read them again now and then."""
         if found:
-            self._scales, self._scaled_at = [*self._scales, *found], self.ctx.clock.now()
+            self._scales = [*self._scales, *found]
+            self._scaled_at = self.ctx.clock.now()
             self.live.seed({"scales": list(self._scales)})
 
     def _enter(self, pods: t.Sequence[objects.Pod]) -> None:
@@ -247,9 +251,11 @@ class Routing:
                 continue
             new = run_pod_drain.PodDrain(plan, "waiting", now, reason=plan.reason)
             if plan.route == "skip":
-                new.state, new.outcome = "skipped", outcomes.PodOutcome(plan.code)
+                new.state = "skipped"
+                new.outcome = outcomes.PodOutcome(plan.code)
             elif plan.pod.deleting:
-                new.state, new.left_at = "leaving", now
+                new.state = "leaving"
+                new.left_at = now
             node_drain.moves[plan.pod.uid] = new
             self.replacements.expect(plan, snapshot)
 

@@ -114,7 +114,8 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
         CallAborted: something that concerns the whole call, such as a watch that may not be opened.
         ClusterError: the API server cannot be reached or refuses to be read.
     """
-    began, requests = ctx.clock.now(), ctx.cluster.requests
+    began = ctx.clock.now()
+    requests = ctx.cluster.requests
     deadline = began + options.timeout if options.timeout is not None else float("inf")
     before = snapshots.Snapshot.of(run_listing.recent_lists(ctx, ("leases",)))
     wanted = dict.fromkeys(options.nodes)
@@ -162,8 +163,12 @@ class _Drain:
         routes: run_dispositions.Routing,
         deadline: float,
     ) -> None:
-        self.ctx, self.options, self.routing, self.deadline = ctx, options, routes, deadline
-        self.live, self.node_drains = routes.live, routes.node_drains
+        self.ctx = ctx
+        self.options = options
+        self.routing = routes
+        self.deadline = deadline
+        self.live = routes.live
+        self.node_drains = routes.node_drains
         prior = {uid: surge.prior_replicas for uid, surge in routes.surges.items()}
         self.locks = run_locks.Locks(ctx)
         self.services = run_services.Services(ctx, prior)
@@ -247,7 +252,8 @@ class _Drain:
             records = {node_drain.name: node_drain.taken for node_drain in todo}
             for name, why in self.locks.take_recorded(records).items():
                 node_drain = self.node_drains[name]
-                node_drain.outcome, node_drain.message = outcomes.DrainOutcome.HELD, why
+                node_drain.outcome = outcomes.DrainOutcome.HELD
+                node_drain.message = why
                 self.surges.lose(name, why)
             if not self.locks.held_before:
                 # What the watches know is from before the locks, and they may be far behind.
@@ -442,7 +448,8 @@ class Progress:
     """
 
     def __init__(self, ctx: run_context.Context, verb: str = "evicted") -> None:
-        self._ctx, self._verb = ctx, verb
+        self._ctx = ctx
+        self._verb = verb
         self._lines: dict[str, tuple[str, float]] = {}
         self._named: dict[tuple[phases.What, str], float] = {}
         self._pods: set[tuple[phases.What, str]] = set()

@@ -180,9 +180,11 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
         """Whether an eviction under this budget may be sent now;
         else the move says what it waits for.
         """
-        state, pod = self.of(move), snapshot.pod(move.pod.uid) or move.pod
+        state = self.of(move)
+        pod = snapshot.pod(move.pod.uid) or move.pod
         if not state.busy and budget.resource_version != state.seen:
-            state.seen, state.taken = budget.resource_version, 0
+            state.seen = budget.resource_version
+            state.taken = 0
         spent = pod.ready and budget.observed and budget.allowed - state.taken <= 0
         early = now < state.ask_again and (spent or state.refused_at == budget.resource_version)
         if state.busy or early:
@@ -226,7 +228,8 @@ class EvictionRequestWaits(dict[str, float]):
         request = eviction_requests.active(snapshot, move.pod) if move.pod.responders else None
         if request is None:
             return False
-        named, message = eviction_requests.named(request), eviction_requests.waited_for(request)
+        named = eviction_requests.named(request)
+        message = eviction_requests.waited_for(request)
         if now - self.setdefault(move.pod.uid, now) < eviction_requests.WAIT_SECONDS:
             move.block(named, message)
             return True
@@ -362,13 +365,16 @@ class Evictor:
 
     def _send(self, move: run_pod_drain.PodDrain) -> None:
         self._states.of(move).busy = True
-        move.state, move.tries = "asked", move.tries + 1
+        move.state = "asked"
+        move.tries = move.tries + 1
         self._leaving[move.pod.uid] = move
         self._in_flight += 1
         self._workers.give(move)
 
     def _ask(self, move: run_pod_drain.PodDrain) -> None:
-        pod, change, began = move.pod, self.change(move), self.ctx.clock.now()
+        pod = move.pod
+        change = self.change(move)
+        began = self.ctx.clock.now()
         error: Exception | None = None
         try:
             run_lock_policy.sent(
@@ -411,14 +417,17 @@ class Evictor:
         state.taken += 1
         state.operator_has_to_act = False
         self.waits.forget(move, self.ctx.clock.now(), evicted=True)
-        move.state, move.left_at, move.ours = "leaving", self.ctx.clock.now(), True
+        move.state = "leaving"
+        move.left_at = self.ctx.clock.now()
+        move.ours = True
         move.blocked_by = move.unsure = None
         move.note(self.ctx, phases.What.EVICTED, move.plan.reason)
 
     def _refuse(
         self, move: run_pod_drain.PodDrain, state: BudgetState, error: errors.ClusterError
     ) -> None:
-        now, pod = self.ctx.clock.now(), move.pod
+        now = self.ctx.clock.now()
+        pod = move.pod
         if isinstance(error, errors.UnknownOutcome):
             move.unsure = self.change(move)
         if isinstance(error, errors.NotFound):
@@ -458,8 +467,10 @@ class Evictor:
         """Whether the pod has an operator: that a webhook denied the eviction is how
         it takes notice of it.
         """
-        snapshot, now = self._view[0], self.ctx.clock.now()
-        pod, budget = snapshot.pod(move.pod.uid) or move.pod, self._budget_of(move, snapshot)
+        snapshot = self._view[0]
+        now = self.ctx.clock.now()
+        pod = snapshot.pod(move.pod.uid) or move.pod
+        budget = self._budget_of(move, snapshot)
         operator = operators.operator_of(snapshot, pod, budget, self.waits.wanted)
         if operator is None or self.delete:
             return False

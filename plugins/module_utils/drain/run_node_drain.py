@@ -99,7 +99,8 @@ class NodeDrain:
         """Decide the node's outcome; moves that are not over have failed,
         except for requests under way.
         """
-        self.outcome, self.message = outcome, f"Node {self.name}: {message}"
+        self.outcome = outcome
+        self.message = f"Node {self.name}: {message}"
         self.end_moves(ctx.clock.now())
         ctx.tell(outcome, message, node=self.name)
 
@@ -134,7 +135,8 @@ class NodeDrain:
         self.record, why = run_guard_call.claim(ctx, self.node)
         self.moved = self.record.moved if self.record else 0
         if why:
-            self.outcome, self.message = outcomes.DrainOutcome.FAILED, why.message
+            self.outcome = outcomes.DrainOutcome.FAILED
+            self.message = why.message
             if why.code != "bad_record":
                 self.outcome = outcomes.DrainOutcome(why.code)
 
@@ -152,11 +154,13 @@ class NodeDrain:
         ``known`` is the node as it was read a moment ago. Returns why the node cannot be emptied
         any more, and the change that was made.
         """
-        taken, why = self.taken, t.cast("ownership.NodeLost | None", None)
+        taken = self.taken
+        why = t.cast("ownership.NodeLost | None", None)
 
         def decide(raw: objects.Raw | None) -> api_changes.Change | None:
             nonlocal why
-            self.raw, self.node = raw, objects.Node.of(raw) if raw else None
+            self.raw = raw
+            self.node = objects.Node.of(raw) if raw else None
             why = ownership.node_lost(self.node, taken)
             if why or self.node is None:
                 return None
@@ -389,12 +393,14 @@ def _set_turn(
     """
     if before and move.state == "waiting":
         move.waits_for_turn = True
-        pod, rule = before.pod, move.plan.policy.rule or before.plan.policy.rule
+        pod = before.pod
+        rule = move.plan.policy.rule or before.plan.policy.rule
         move.block(pod.ref, f"by {rule} it leaves after {pod.ref}, which is still there")
     elif move.waits_for_turn or move.turn_at is None:
         if move.waits_for_turn:
             move.blocked_by = None
-        move.waits_for_turn, move.turn_at = False, now
+        move.waits_for_turn = False
+        move.turn_at = now
 
 
 def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_pod_drain.PodDrain]:

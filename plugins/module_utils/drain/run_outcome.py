@@ -153,7 +153,8 @@ class NodeOutcomes:
             self.ctx, self.routing.node_drains, self.routing.live.nudge
         )
         self._proofs = run_background.BackgroundCalls(self.ctx, "proof", self.routing.live.nudge)
-        self._live, self._node_drains = self.routing.live, self.routing.node_drains
+        self._live = self.routing.live
+        self._node_drains = self.routing.node_drains
         self._replacements = self.routing.replacements
 
     def check_ours(self, nodes: t.Mapping[str, objects.Node]) -> None:

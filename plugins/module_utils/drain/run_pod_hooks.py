@@ -93,7 +93,8 @@ class Actions:
         """Carry the hook out; the node's record has to say already that it was begun, as a killed
         call would else be repeated without a sign that it may have been carried out.
         """
-        hook.until, hook.state = self.ctx.clock.now() + hook.call.rule.deadline, "begun"
+        hook.until = self.ctx.clock.now() + hook.call.rule.deadline
+        hook.state = "begun"
         self.tell(hook, "called again, as it was begun before" if hook.again else "called")
         if hook.call.rule.action == "http":
             hook.answer = self.calls.start(hook.call, again=hook.again, moved=hook.moved)

@@ -97,7 +97,8 @@ class _Others:
         and what keeps a replacement from serving.
         """
         if self._seen is None or self._seen[0] is not snapshot or self._seen[1] != leaving:
-            self._seen, self._known = (snapshot, leaving), {}
+            self._seen = (snapshot, leaving)
+            self._known = {}
         if pod.uid not in self._known:
             why = released.lacks(snapshot, pod, mark, leaving)
             found = released.hindrance(snapshot, mark, self.nodes) if why else None
@@ -143,7 +144,8 @@ class Unserving:
         out = unserved.of(pod)
         if out is None:
             return ""
-        passed, now = out.passed(self.ctx.clock.server()), self.ctx.clock.now()
+        passed = out.passed(self.ctx.clock.server())
+        now = self.ctx.clock.now()
         if (found := unserved.listed(snapshot, pod)) and passed < SERVICE_WAIT_SECONDS:
             self._listed[pod.uid] = now
             return f"{found} to drop {pod.ref}"
@@ -221,7 +223,8 @@ class Replacing:
 
     def _let_go(self, move: run_pod_drain.PodDrain, snapshot: snapshots.Snapshot) -> bool:
         """Whether its ReplicaSet may do without it, also where the watch does not show that yet."""
-        pod, state = snapshot.pod(move.pod.uid), self._known.get(move.pod.uid, _Replacement())
+        pod = snapshot.pod(move.pod.uid)
+        state = self._known.get(move.pod.uid, _Replacement())
         written = self._writes.going(move.pod.uid) or (pod is not None and state.behind(pod))
         return written or (pod is not None and names.RELEASED in pod.labels)
 
@@ -290,7 +293,8 @@ class Replacing:
         self, pod: objects.Pod, decide: t.Callable[[released.Found], api_changes.Change | None]
     ) -> None:
         """Write what is decided of the pod as it is seen; read it if it is another one by now."""
-        node_drain, first = self.routing.node_drains[pod.node], decide(pod)
+        node_drain = self.routing.node_drains[pod.node]
+        first = decide(pod)
         if first is None:
             return
         lock = node_drain.record.lock if node_drain.record else ""
@@ -325,19 +329,23 @@ class Replacing:
         leaving: t.Collection[str],
     ) -> None:
         """Look whether others are enough by now, or never will be."""
-        now, state = self.ctx.clock.now(), self._known[pod.uid]
+        now = self.ctx.clock.now()
+        state = self._known[pod.uid]
         if state.since is None:
-            state.since, move.let_go = now, True
+            state.since = now
+            move.let_go = True
             text = (
                 f"let go by its ReplicaSet, so that {mark.owner(pod.namespace)} starts another pod"
             )
             move.note(self.ctx, phases.What.RELEASED, text)
-        deployment, owner = snapshot.workload(mark.deployment), mark.owner(pod.namespace)
+        deployment = snapshot.workload(mark.deployment)
+        owner = mark.owner(pod.namespace)
         spec = deployment.spec if deployment else {}
         least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
         why, found = self._others.lack(pod, mark, snapshot, leaving)
         if why:
-            state.serving, waits = None, why
+            state.serving = None
+            waits = why
         else:
             if state.serving is None:
                 state.serving = now
@@ -377,9 +385,11 @@ class Replacing:
         """Whether a replacement will not come, or not soon enough;
         what may be a moment's is waited for.
         """
-        now, code = self.ctx.clock.now(), found.code if found else ""
+        now = self.ctx.clock.now()
+        code = found.code if found else ""
         if code != state.why:
-            state.why, state.blocked = code, now
+            state.why = code
+            state.blocked = now
         grows = self.routing.choices.node_autoscaler and code == "surge_unschedulable"
         lasts = state.blocked is not None and now - state.blocked >= run_raise.SECONDS_BY_CODE.get(
             code, 0.0

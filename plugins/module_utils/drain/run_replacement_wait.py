@@ -70,14 +70,16 @@ class ReplacementWait:
         wake: t.Callable[[], None] = lambda: None,
         choices: drain_policy.DrainPolicy | None = None,
     ) -> None:
-        self._ctx, self._wait_for = ctx, wait_for
+        self._ctx = ctx
+        self._wait_for = wait_for
         self._choices = choices or drain_policy.DrainPolicy()
         self.volumes = run_detach_wait.Detachments(ctx, wake)
         self.awaited: dict[str, node_records.Awaited] = {}
         self.pending: dict[str, pending.Lack] = {}
         self._of_node: dict[str, dict[str, None]] = {}
         self._nowhere: dict[str, tuple[float, pending.Lack]] = {}
-        self._looked, self._began = float("-inf"), ctx.clock.server()
+        self._looked = float("-inf")
+        self._began = ctx.clock.server()
         self._served: dict[tuple[str, str], int] = {}
         self._first: dict[str, int] = {}
         self._complete_at: float | None = None
@@ -174,7 +176,8 @@ class ReplacementWait:
             known = self._judged is snapshot
         if known and not self.volumes.answered:
             return self.waited_for
-        self._judged, self._judged_at = snapshot, now
+        self._judged = snapshot
+        self._judged_at = now
         self.waited_for = self._lacking(snapshot) if "replacement" in self._wait_for else []
         if not self.waited_for and "volumes" in self._wait_for:
             self.waited_for = self.volumes.left(snapshot)

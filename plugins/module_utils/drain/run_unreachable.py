@@ -118,14 +118,17 @@ class KubeletWatch:
         node_drains: t.Mapping[str, run_node_drain.NodeDrain],
         wake: t.Callable[[], None],
     ) -> None:
-        self.ctx, self._node_drains = ctx, node_drains
+        self.ctx = ctx
+        self._node_drains = node_drains
         self._background = run_background.BackgroundCalls(ctx, "nodes", wake)
-        self._list, self._began = _List(), float("-inf")
+        self._list = _List()
+        self._began = float("-inf")
         self._unchanged = _UnchangedTimer()
 
     def given_up(self, node_drain: run_node_drain.NodeDrain) -> str:
         """Why nothing more will happen on the node; empty while something may."""
-        now, left = self.ctx.clock.now(), node_drain.left()
+        now = self.ctx.clock.now()
+        left = node_drain.left()
         if not left or any(move.state == "asked" for move in left):
             return ""
         suspect = _suspect(node_drain, now)
@@ -217,7 +220,10 @@ class Evacuation:
         prove_locks: run_surge_lease.ProveLocks,
         deadline: float,
     ) -> None:
-        self.ctx, self.live, self.prove_locks, self.deadline = ctx, live, prove_locks, deadline
+        self.ctx = ctx
+        self.live = live
+        self.prove_locks = prove_locks
+        self.deadline = deadline
         self._looked = float("-inf")
         self._volumes: dict[str, set[str]] = {}
         self._attached: dict[str, set[str]] = {}
@@ -337,7 +343,8 @@ class Evacuation:
                     move.end("gone", outcomes.PodOutcome.LET_GO, now)
                     move.note(self.ctx, phases.What.GONE, outcomes.PodOutcome.LET_GO.value)
                 elif found.deleting and move.state == "waiting":
-                    move.state, move.left_at = "leaving", now
+                    move.state = "leaving"
+                    move.left_at = now
 
     def _look(self, node_drains: t.Iterable[run_node_drain.NodeDrain], now: float) -> None:
         """Now and then: read what is still attached, and whether a kubelet came back."""
@@ -415,7 +422,8 @@ def _listen(
 
 def _refuse(ctx: run_context.Context, node_drain: run_node_drain.NodeDrain, why: str) -> None:
     finding = unreachable.not_dead(node_drain.name, why)
-    node_drain.outcome, node_drain.message = outcomes.DrainOutcome.NOT_DEAD, finding.sentence
+    node_drain.outcome = outcomes.DrainOutcome.NOT_DEAD
+    node_drain.message = finding.sentence
     node_drain.end_moves(ctx.clock.now())
     ctx.tell(outcomes.DrainOutcome.NOT_DEAD, node_drain.message, node=node_drain.name)
 

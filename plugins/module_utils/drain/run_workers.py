@@ -62,7 +62,8 @@ class Pace:
 
     def _cut(self, now: float, factor: float, least: int) -> None:
         if now - self._cut_at >= BETWEEN_CUTS_SECONDS and self._limit > least:
-            self._cut_at, self._limit = now, max(float(least), self._limit * factor)
+            self._cut_at = now
+            self._limit = max(float(least), self._limit * factor)
 
 
 AHEAD_OF_EACH_WORKER = 0.5
@@ -79,8 +80,10 @@ class Workers:
     def __init__(
         self, ctx: run_context.Context, most: int, work: t.Callable[[run_pod_drain.PodDrain], None]
     ) -> None:
-        self._ctx, self._work = ctx, work
-        self._pool, self._lock = ctx.clock.pool(most, "evict"), ctx.clock.lock()
+        self._ctx = ctx
+        self._work = work
+        self._pool = ctx.clock.pool(most, "evict")
+        self._lock = ctx.clock.lock()
         self._pace = Pace(most)
         self._next: collections.deque[run_pod_drain.PodDrain] = collections.deque()
         self._busy = 0

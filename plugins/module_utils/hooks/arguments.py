@@ -294,7 +294,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def _tls(validate: bool) -> ssl.SSLContext:
     tls = ssl.create_default_context()
     if not validate:
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
     return tls
 
 

@@ -150,7 +150,8 @@ class Call:
     @classmethod
     def of_pod(cls, rule: Rule, plan: drain_policy.PodPlan) -> Call:
         """For the pod of this plan."""
-        pod, owner = plan.pod, plan.workload or plan.pod.owner
+        pod = plan.pod
+        owner = plan.workload or plan.pod.owner
         text = f"{owner.kind}/{owner.name}" if owner and owner.possible else ""
         return cls(rule, pod.node, pod.namespace, pod.name, pod.uid, text, pod.ip)
 

@@ -117,7 +117,9 @@ def repeated(
 
     Returns why it failed; empty if it did not.
     """
-    until, tries, message = clock.now() + deadline, 0, ""
+    until = clock.now() + deadline
+    tries = 0
+    message = ""
     while not stop.is_set() and (left := until - clock.now()) > 0:
         try:
             answer = attempt(tries, min(left, PATIENCE_SECONDS))

@@ -174,7 +174,8 @@ class Pace:
         controller: migration_controller.Controller | None,
         now: str = "",
     ) -> None:
-        self._snapshot, self._controller = snapshot, controller
+        self._snapshot = snapshot
+        self._controller = controller
         self._start = 0.0
         self._taken: dict[object_limiter.Key, list[float]] = {}
         moment = decoding.moment(now) if controller else None

@@ -135,7 +135,8 @@ def _forbidden(job: migration_jobs.Job, view: View) -> reasons.Reason:
         return reservations.same_node(job.reservation)
     if "already bound" in job.message:
         return reservations.used(job.reservation)
-    pod, found = view.pod(job), None
+    pod = view.pod(job)
+    found = None
     if pod and view.controller:
         found = causes.forbidden(view.snapshot, pod, view.controller)
     return found or reasons.Reason(

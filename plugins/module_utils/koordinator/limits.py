@@ -148,7 +148,8 @@ class _Args:
 
     def get(self, name: str, default: t.Any, *kinds: type) -> t.Any:
         """The value, of the default's type or of ``kinds``; the default if it is not set."""
-        kinds, value = kinds or (type(default),), self.raw.get(name)
+        kinds = kinds or (type(default),)
+        value = self.raw.get(name)
         if value is None:
             return default
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):

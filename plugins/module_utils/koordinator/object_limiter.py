@@ -78,7 +78,8 @@ def evictions(
 
 
 def _note(found: dict[str, Eviction], name: str, keys: set[Key], at: str) -> None:
-    moment, before = decoding.moment(at), found.get(name)
+    moment = decoding.moment(at)
+    before = found.get(name)
     if moment is not None:
         seconds = moment.timestamp()
         found[name] = Eviction(
@@ -157,7 +158,8 @@ def _clock(seconds: float) -> str:
 
 def next_token(times: t.Iterable[float], gap: float, burst: int) -> float:
     """When a token bucket of ``burst`` lets one more through after ``times``; 0 for always."""
-    tokens, last = float(burst), 0.0
+    tokens = float(burst)
+    last = 0.0
     for at in sorted(times):
         tokens = min(float(burst), tokens + (at - last) / gap) - 1.0
         last = at
@@ -168,7 +170,8 @@ def departures(
     times: t.Iterable[float], gap: float, burst: int, count: int, now: float
 ) -> list[float]:
     """When ``count`` more go after takings at ``times``, each as soon as may be from ``now`` on."""
-    taken, found = list(times), [now]
+    taken = list(times)
+    found = [now]
     for _one in range(count):
         found.append(max(found[-1], next_token(taken, gap, burst)))
         taken.append(found[-1])

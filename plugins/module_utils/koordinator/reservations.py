@@ -58,7 +58,9 @@ def same_node(name: str) -> reasons.Reason:
 
 def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
     """Why a job could not move the pod with this Reservation, now or once it is scheduled."""
-    name, spec, status = raw["metadata"]["name"], raw.get("spec") or {}, raw.get("status") or {}
+    name = raw["metadata"]["name"]
+    spec = raw.get("spec") or {}
+    status = raw.get("status") or {}
     owners = spec.get("owners") or ()
     if phase(raw) == "Succeeded" or status.get("currentOwners"):
         return used(name)

@@ -53,7 +53,8 @@ class AbandonedJobs:
         left = [flight for flight in self.flights.values() if flight.abandoned and not flight.over]
         for flight in left:
             if job := jobs.get(flight.name):
-                flight.job, flight.seen = job, True
+                flight.job = job
+                flight.seen = True
                 flight.over = not job.waiting
                 if flight.over and (job.ended or not job.evicting):
                     self.tracker.give_up(job, flight.abandoned)
@@ -221,7 +222,8 @@ class JobDispatcher:
         self, flight: run_starter.InFlightJob, job: migration_jobs.Job, view: job_status.View
     ) -> None:
         """Say what holds the job, and go on without it when it has had its time."""
-        now, move = self.ctx.clock.now(), flight.move
+        now = self.ctx.clock.now()
+        move = flight.move
         overdue = now > flight.until + OVERDUE_SECONDS and not job.paused
         if move is None or not flight.waited_for or flight.evicted:
             # A job that has evicted its pod ends without us; the drain's own
@@ -234,7 +236,8 @@ class JobDispatcher:
             elif now - flight.news >= EXPLAIN_SECONDS:
                 self.waited_for.append(job_status.described(job, view))
             return
-        waits, others = self._starter.waits, job.paused or not flight.ours
+        waits = self._starter.waits
+        others = job.paused or not flight.ours
         limited = others or self._starter.choices.backend == "auto"
         if now - flight.news >= EXPLAIN_SECONDS:
             message = waits.ending(job_status.described(job, view), limited=limited)

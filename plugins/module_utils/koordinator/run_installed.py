@@ -443,7 +443,8 @@ def _installed(ctx: run_context.Context) -> bool:
 
 def _lacking(found: Koordinator) -> tuple[reasons.Finding, ...]:
     """What a drain by jobs lacks."""
-    controller, lacking = found.controller, list(found.missing)
+    controller = found.controller
+    lacking = list(found.missing)
     if controller is None:
         if not any(
             finding.code in ("no_crd", "no_controller", "several_koordinators")

@@ -73,7 +73,9 @@ class JobMove(run_tracker.TrackedJob):
         self, outcome: outcomes.JobOutcome, message: str, cause: reasons.Reason | None = None
     ) -> None:
         """There is an outcome; nothing more is done for this pod."""
-        self.state, self.outcome, self.cause = "done", outcome, cause
+        self.state = "done"
+        self.outcome = outcome
+        self.cause = cause
         self.message = " ".join(filter(None, (message, cause.sentence if cause else "", self.note)))
 
     def announce(
@@ -91,7 +93,8 @@ class JobMove(run_tracker.TrackedJob):
             f": {cause.message}" if cause else ""
         )
         if text != self.announced:
-            self.announced, self.announced_at = text, ctx.clock.now()
+            self.announced = text
+            self.announced_at = ctx.clock.now()
             self.announce(ctx, text)
 
     def to_dict(self, events: t.Sequence[objects.Raw] = ()) -> dict[str, t.Any]:
@@ -226,8 +229,10 @@ class JobMoves:
         except errors.ClusterError as error:
             move.close(outcomes.JobOutcome.FAILED, f"{move.target}: {error}")
             return
-        move.state, move.created = "following", True
-        move.announced, move.announced_at = "", self.ctx.clock.now()
+        move.state = "following"
+        move.created = True
+        move.announced = ""
+        move.announced_at = self.ctx.clock.now()
         if not self.ctx.check:
             ttl = (
                 f", ttl {migration_jobs.go_duration(self.settings.ttl)}"
@@ -283,7 +288,8 @@ class JobMoves:
                     outcomes.JobOutcome.FAILED, f"Job {job.name} has failed; {move.target}:", why
                 )
         elif job.new_pod is None and move.pod and move.pod.owner:
-            move.state, move.announced_at = "replacing", self.ctx.clock.now()
+            move.state = "replacing"
+            move.announced_at = self.ctx.clock.now()
         else:
             where = f" to node {job.node}: {job.new_pod}" if job.new_pod else ""
             message = f"Job {job.name} {'moved' if where else 'evicted'} {move.target}{where}."
@@ -295,7 +301,8 @@ class JobMoves:
         for pod in view.snapshot.pods:
             mine = owner and pod.owner and pod.owner.uid == owner.uid
             if mine and pod.uid not in move.siblings and pod.ready and not pod.deleting:
-                move.new_pod, move.new_node = pod.ref, pod.node
+                move.new_pod = pod.ref
+                move.new_node = pod.node
                 message = (
                     f"Job {move.name} evicted {move.target}; {pod.ref} is ready on node {pod.node}."
                 )

@@ -103,7 +103,8 @@ def remind(
     pod that is its successor, and the token it needs is the one that the job itself has taken:
     without this the job stays Running until the limiter's window or its ttl is over.
     """
-    key, value = REMINDED, ctx.clock.wall()
+    key = REMINDED
+    value = ctx.clock.wall()
     sentence = f"Have koord-descheduler look at {job.ref} again"
     if exempt:
         key, value = migration_jobs.EVICT, "true"

@@ -71,7 +71,10 @@ class JobDecision:
         moves: t.Sequence[run_job_moves.JobMove],
         why: str,
     ) -> None:
-        self.ctx, self.decision, self.moves, self.why = ctx, decision, moves, why
+        self.ctx = ctx
+        self.decision = decision
+        self.moves = moves
+        self.why = why
 
     def carry_out(self, looks: run_job_cache.Looks, deadline: float, wait: bool) -> None:
         """Apply the decision to each job once it may be written; fail the rest at ``deadline``."""
@@ -341,7 +344,10 @@ def _move(
     move = run_job_moves.JobMove(
         target.ref, target.pod, choice.name or (choice.job.name if choice.job else ""), choice.job
     )
-    pod, controller, move.note, move.mode = target.pod, found.controller, choice.note, settings.mode
+    pod = target.pod
+    controller = found.controller
+    move.note = choice.note
+    move.mode = settings.mode
     if pod and pod.owner:
         owner = pod.owner.uid
         move.siblings = frozenset(
@@ -490,7 +496,8 @@ def _decided(
                 move.outcome = outcomes.JobOutcome.MOVED
         elif approved:
             for move in approved:
-                move.state, move.outcome = "following", None
+                move.state = "following"
+                move.outcome = None
             run_job_moves.JobMoves(ctx, approved, options.settings, found.controller).follow(
                 looks, deadline
             )

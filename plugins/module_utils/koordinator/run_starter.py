@@ -200,12 +200,14 @@ class JobStarter:
     def instead(self, move: run_pod_drain.PodDrain, why: str) -> None:
         """Evict the pod without a job, or let its move fail: ``fallback``."""
         if self.choices.backend == "koordinator" and self.choices.fallback == "fail":
-            now, reason = self.ctx.clock.now(), f"{why} fallback is fail."
+            now = self.ctx.clock.now()
+            reason = f"{why} fallback is fail."
             move.block(objects.Ref(migration_jobs.KIND, move.pod.name, move.pod.namespace), why)
             move.end("failed", outcomes.PodOutcome.JOB_FAILED, now, reason)
             return
         move.plan = dispositions.without_job(move.plan, why)
-        move.reason, move.blocked_by = move.plan.reason, None
+        move.reason = move.plan.reason
+        move.blocked_by = None
         move.note(self.ctx, phases.What.FALLBACK, move.reason)
 
     def _without_jobs(

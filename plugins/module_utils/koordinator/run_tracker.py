@@ -119,7 +119,8 @@ class JobTracker:
         job = migration_jobs.Job.of(found or t.cast("objects.Raw", change.body))
         if job.pod.uid != track.target.uid:
             raise NameTaken(f"{change.target} is for {job.pod}")
-        track.job, track.looked = job, self.ctx.clock.now()
+        track.job = job
+        track.looked = self.ctx.clock.now()
 
     def adopt(self, track: TrackedJob, job: migration_jobs.Job) -> None:
         """Follow a job of an earlier run."""
@@ -145,7 +146,8 @@ class JobTracker:
         known = track.job if track.seen else None
         if known is None or known.resource_version != job.resource_version:
             track.news = now
-        track.job, track.seen = job, True
+        track.job = job
+        track.seen = True
         if job.ended:
             return "ended"
         gone = snapshot.pod(track.target.uid or job.pod.uid) is None
@@ -218,5 +220,6 @@ class JobTracker:
             job.paused or now - track.news < SILENT_SECONDS
         ):
             return
-        track.news, track.unlimited = now, track.unlimited or exempt
+        track.news = now
+        track.unlimited = track.unlimited or exempt
         run_job_writes.remind(self.ctx, job, self.prove_lock, exempt=exempt)

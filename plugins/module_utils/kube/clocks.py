@@ -35,7 +35,9 @@ class Interruption:
 
     def __init__(self, thread: Callable[[], object] = threading.get_ident) -> None:
         self.asked = False
-        self._thread, self._mine, self._raised = thread, thread(), False
+        self._thread = thread
+        self._mine = thread()
+        self._raised = False
 
     def look(self) -> None:
         """Raises Interrupted if the call is to end, and has not been told."""
@@ -146,7 +148,8 @@ class Stopwatch:
         self.reset()
 
     def reset(self) -> None:
-        self._now, self._epoch = self._clock.now(), self._clock.epoch()
+        self._now = self._clock.now()
+        self._epoch = self._clock.epoch()
 
     def read(self) -> float:
         return max(self._clock.now() - self._now, self._clock.epoch() - self._epoch)

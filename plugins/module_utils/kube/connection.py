@@ -132,7 +132,8 @@ class _Loader:
 
     def __call__(self, stop: threading.Event) -> credentials.Loaded:
         """Raises ConfigError: what is wrong, where, and the remedy."""
-        options, before = self._options, set(_temp_files().values())
+        options = self._options
+        before = set(_temp_files().values())
         try:
             found = _Found(options, lambda plugin: plugin.run(self._clock, stop))
             endpoint = _endpoint(found.configuration, options, found.source)
@@ -278,7 +279,8 @@ class _Found:
             )
             credential = self._run(plugin)
             user |= credential.as_user()
-            self.renewer, self.expires = plugin.name, credential.expires
+            self.renewer = plugin.name
+            self.expires = credential.expires
         return {**chosen.config, "users": [{"name": chosen.user_name, "user": user}]}
 
 

@@ -149,7 +149,8 @@ class Credentials:
 
     def _current(self, request: verbs.Request, within: float) -> Loaded:
         """What to send with now; credentials that expire soon are renewed in the background."""
-        loaded, now = self._loaded, self._clock.epoch()
+        loaded = self._loaded
+        now = self._clock.epoch()
         if loaded.expires is not None and now >= loaded.expires:
             self._await(self._read(), request, within)
         elif self._ending(loaded, now) and self._clock.now() >= self._not_before:
@@ -191,7 +192,8 @@ class Credentials:
                 self._reading = None
                 if loaded is not None:
                     unused = self._loaded if self.generation >= 0 else None
-                    self._loaded, self._since = loaded, self._clock.now()
+                    self._loaded = loaded
+                    self._since = self._clock.now()
                     self.generation += 1
                     self._pause.reset()
         reading.over.set()
@@ -201,7 +203,8 @@ class Credentials:
     def _end_reading(self) -> None:
         self._closed.set()
         with self._lock:
-            reading, self._reading = self._reading, None
+            reading = self._reading
+            self._reading = None
         if reading is not None:
             reading.error = errors.ConfigError("the connection was closed")
             reading.over.set()

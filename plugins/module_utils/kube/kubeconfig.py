@@ -148,7 +148,8 @@ def _entry(
     if found is None:
         message = f"context {context!r} in {where} names the {what} {name!r}, which is not there"
         raise errors.ConfigError(message, remedy="Correct the file, or choose another context.")
-    path, entry = found[0], dict(found[1])
+    path = found[0]
+    entry = dict(found[1])
     owner = f"{what} {name!r} in {where}"
     for key in _FILES:
         if data := entry.get(f"{key}-data"):

@@ -104,7 +104,8 @@ class Reflector:
         """
         with self._wake:
             self._stopping.set()
-            stream, self._stream = self._stream, None
+            stream = self._stream
+            self._stream = None
         if stream is not None:
             stream.close()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -158,7 +159,9 @@ class Reflector:
 
     def _listed(self) -> client.Listing:
         found: list[Any] = []
-        version, labels, fields = "", self._labels, self._fields
+        version = ""
+        labels = self._labels
+        fields = self._fields
         for where in self._namespaces or ("",):
             listing = self._cluster.items(
                 self.kind,

@@ -31,7 +31,10 @@ class Outcome(enum.StrEnum):
     ) -> t.Self:
         """From what a member is defined with; a call with the word alone returns that member."""
         made = str.__new__(cls, word)
-        made._value_, made.meaning, made.failed, made.moved = word, meaning, failed, moved
+        made._value_ = word
+        made.meaning = meaning
+        made.failed = failed
+        made.moved = moved
         return made
 
     @classmethod

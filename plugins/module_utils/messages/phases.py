@@ -58,7 +58,9 @@ class What(outcomes.Outcome):
     def __new__(cls, word: str, meaning: str = "", phase: Phase | None = None) -> t.Self:
         """From what a member is defined with; a call with the word alone returns that member."""
         made = str.__new__(cls, word)
-        made._value_, made.meaning, made.phase = word, meaning, phase
+        made._value_ = word
+        made.meaning = meaning
+        made.phase = phase
         made.failed = made.moved = False
         return made
 

@@ -82,7 +82,8 @@ def merged(findings: t.Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _as_one(group: t.Sequence[Finding]) -> Finding:
-    first, subjects = group[0], tuple(dict.fromkeys(one.object for one in group))
+    first = group[0]
+    subjects = tuple(dict.fromkeys(one.object for one in group))
     objects = tuple(dict.fromkeys(name for one in group for name in one.objects or (one.object,)))
     nodes = tuple(dict.fromkeys(name for one in group for name in one.nodes))
     if len(subjects) == 1:

@@ -107,7 +107,8 @@ def wanted(found: Options) -> inventory_hosts.InventoryOptions:
     Raises:
         BadOption: an option has an unusable value, or misses another.
     """
-    annotation, every = found.get("maintained_annotation") or "", found.get("maintain_every")
+    annotation = found.get("maintained_annotation") or ""
+    every = found.get("maintain_every")
     seconds = option_values.seconds("maintain_every", every)
     if seconds is not None and not annotation:
         expected = "the annotation of yours that holds the time of the last maintenance"

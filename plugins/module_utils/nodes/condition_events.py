@@ -78,7 +78,8 @@ def news(raw: objects.Raw, wanted: t.Iterable[WatchedCondition], account: Accoun
     known = account.reported.setdefault(node.uid, {})
     events = []
     for want, condition in _found(raw, wanted):
-        before, now = known.get(want.type), _state(condition)
+        before = known.get(want.type)
+        now = _state(condition)
         known[want.type] = now
         if before != now and (before or now[0] != want.healthy):
             events.append(_event(node, want, condition, previous=before[0] if before else ""))
@@ -158,7 +159,9 @@ def _in_maintenance(node: objects.Node) -> bool:
 
 def kept(raw: objects.Raw) -> dict[str, t.Any]:
     """What is needed of a node as it arrives."""
-    metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    metadata = raw["metadata"]
+    spec = raw.get("spec") or {}
+    status = raw.get("status") or {}
     record = (metadata.get("annotations") or {}).get(names.RECORD)
     fields = ("name", "uid", "resourceVersion", "labels")
     return {

@@ -193,7 +193,8 @@ def give_back(
     sentence = f"Uncordon node {node.name}"
     if unschedulable:
         sentence = f"Give node {node.name} back, cordoned as before"
-    taints, left = _rid(node, record), None
+    taints = _rid(node, record)
+    left = None
     foreign = [node_taints.in_words(taint) for taint in taints if _has(record.added, taint)]
     kept += [
         f"taint {taint} of node {node.name} is in its record, but not set by this collection"
@@ -263,7 +264,8 @@ def _patch(
     unschedulable: bool | None = None,
     marks: t.Mapping[str, str | None] | None = None,
 ) -> api_changes.Change:
-    before, after = node.annotations.get(names.RECORD), record.dump() if record else None
+    before = node.annotations.get(names.RECORD)
+    after = record.dump() if record else None
     unschedulable = node.unschedulable if unschedulable is None else unschedulable
     meta: dict[str, dict[str, str | None]] = {"annotations": {names.RECORD: after}}
     for key, value in (marks or {}).items():

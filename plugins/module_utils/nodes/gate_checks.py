@@ -165,7 +165,8 @@ def _new_taints(
 
 
 def _tainted(node: objects.Node, taint: objects.Raw) -> reasons.Finding:
-    words, name = node_taints.in_words(taint), _name(taint)
+    words = node_taints.in_words(taint)
+    name = _name(taint)
     owner = node_taints.owner_of(taint["key"])
     why = f"taint {words} keeps pods away, and was not there before the maintenance"
     if owner:

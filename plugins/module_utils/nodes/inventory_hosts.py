@@ -92,7 +92,8 @@ def kept(raw: objects.Raw, annotation: str = "") -> dict[str, t.Any]:
     none), ``unreadable`` (why the record cannot be read) and ``maintained`` (the annotation's
     value, empty if it is missing).
     """
-    node, status = objects.Node.of(raw), raw.get("status") or {}
+    node = objects.Node.of(raw)
+    status = raw.get("status") or {}
     addresses: dict[str, list[str]] = {}
     for one in status.get("addresses") or ():
         addresses.setdefault(str(one.get("type")), []).append(str(one.get("address") or ""))
@@ -136,7 +137,8 @@ def hosts(
 
 
 def _host(node: t.Mapping[str, t.Any], wanted: InventoryOptions, now: datetime.datetime) -> Host:
-    labels, last = node["labels"], decoding.moment(node["maintained"])
+    labels = node["labels"]
+    last = decoding.moment(node["maintained"])
     # A clock that is ahead must not make an age negative.
     age = max(int((now - last).total_seconds()), 0) if last else None
     due = wanted.maintain_every is not None and (age is None or age >= wanted.maintain_every)

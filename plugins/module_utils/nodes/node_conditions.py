@@ -86,7 +86,9 @@ def change(
     found = {condition["type"]: condition for condition in old}
     new: dict[str, objects.Raw | None] = {}
     for kind in (kind for kind in names.LIFECYCLE if kind in record.conditions):
-        prior, condition, wanted = record.conditions[kind], found.get(kind), SHOWN[phase].get(kind)
+        prior = record.conditions[kind]
+        condition = found.get(kind)
+        wanted = SHOWN[phase].get(kind)
         mine = condition is not None and is_ours(condition)
         if wanted and _beaten(condition) == _beaten(prior):
             new[kind] = _set(kind, record, now)

@@ -83,7 +83,8 @@ class Listener:
                 with self._wake:
                     if not self._arrived and not reflector.error:
                         self._wake.wait(LOOK_SECONDS)
-                    events, self._arrived[:] = list(self._arrived), []
+                    events = list(self._arrived)
+                    self._arrived[:] = []
                     error, version = reflector.error, reflector.resource_version
                 if error:
                     raise error
@@ -119,7 +120,8 @@ class Listener:
             self._keep(version)
 
     def _keep(self, version: str) -> None:
-        self._account.version, self._kept_at = version, self._ctx.clock.now()
+        self._account.version = version
+        self._kept_at = self._ctx.clock.now()
         data = self._account.data()
         body: objects.Raw = {
             "apiVersion": "v1",

@@ -226,7 +226,8 @@ def _act(
                 patient=patient, borrowed=not me.nonce, adopt=options.adopt
             ).items():
                 task = next(x for x in group if x.name == node)
-                task.outcome, task.wanted = outcomes.CordonOutcome.HELD, task.record
+                task.outcome = outcomes.CordonOutcome.HELD
+                task.wanted = task.record
                 task.message = (
                     f"{why}. Wait until it ends, or inspect it with the recover playbook."
                 )
@@ -290,7 +291,8 @@ def _await_workloads(
     _write_all(ctx, options, locks, back)
     for task, message, kept in texts:
         if task.outcome == outcomes.CordonOutcome.UNCORDONED:
-            task.message, task.kept = message, kept
+            task.message = message
+            task.kept = kept
 
 
 def _write(
@@ -336,9 +338,11 @@ def _write(
             own = functools.partial(_record_if_ours, task.wanted.nonce)
             task.raw = show(ctx, task.name, task.wanted.step, own, prove_lock, known=written.object)
     except run_node_lock.LostLockError as error:
-        task.outcome, task.message = outcomes.CordonOutcome.ADOPTED_BY, error.reason.sentence
+        task.outcome = outcomes.CordonOutcome.ADOPTED_BY
+        task.message = error.reason.sentence
     except (run_context.CallAborted, errors.ClusterError) as error:
-        task.outcome, task.message = outcomes.CordonOutcome.FAILED, f"Node {task.name}: {error}"
+        task.outcome = outcomes.CordonOutcome.FAILED
+        task.message = f"Node {task.name}: {error}"
     else:
         if change is not None:
             task.kept = kept
@@ -351,7 +355,8 @@ def _succeed(
     task: run_node_steps.Task,
     change: api_changes.Change,
 ) -> None:
-    task.outcome, task.message = outcomes.CordonOutcome(state), change.sentence
+    task.outcome = outcomes.CordonOutcome(state)
+    task.message = change.sentence
     task.line = _progress(state, change)
     if state != "uncordoned":
         ctx.tell(task.outcome, task.line, node=task.name)
@@ -436,7 +441,9 @@ def _refuse_done(ctx: run_context.Context, tasks: list[run_node_steps.Task]) -> 
         why = {task.name: f"Node {task.name}: {text}" for task in tasks}
     for task in tasks:
         if task.name in why:
-            task.outcome, task.message, task.wanted = outcome, why[task.name], task.record
+            task.outcome = outcome
+            task.message = why[task.name]
+            task.wanted = task.record
     return list(why)
 
 
@@ -465,6 +472,7 @@ def _refuse_undrained(
         if step in ("drained", "out", "parked") and not mine:
             continue
         where = ", ".join(str(pod.ref) for pod in mine[:5]) or f"its record says {step}"
-        task.outcome, task.change = outcomes.CordonOutcome.NOT_DRAINED, None
+        task.outcome = outcomes.CordonOutcome.NOT_DRAINED
+        task.change = None
         text = f"is not drained ({where}); no task may run on it. Drain it again with node_drain."
         task.message = f"Node {task.name} {text}"

@@ -83,7 +83,8 @@ def await_schedulable(
     tainted = {name for name, raw in nodes.items() if _is_tainted(raw)}
     if not tainted:
         return {}
-    until, wake = ctx.clock.now() + TAINT_SECONDS, ctx.clock.condition()
+    until = ctx.clock.now() + TAINT_SECONDS
+    wake = ctx.clock.condition()
 
     def see(what: str, raw: objects.Raw) -> None:
         if what == "DELETED" or not _is_tainted(raw):
@@ -132,7 +133,8 @@ def await_workloads(
         workloads |= {awaited.workload: None for awaited in some}
     refs = list(workloads)
     spaces = tuple(dict.fromkeys(ref.namespace for ref in refs))
-    until, last = ctx.clock.now() + RUNS_AGAIN_SECONDS, ""
+    until = ctx.clock.now() + RUNS_AGAIN_SECONDS
+    last = ""
     short: dict[str, list[str]] = {}
     try:
         with run_watch_cache.WatchCache(

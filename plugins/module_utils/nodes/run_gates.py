@@ -157,7 +157,8 @@ def _soak(
         seen = live.snapshot()
         before = {name: _as_it_is(seen, nodes[name]) for name in names}
         while True:
-            found, at = _look(live.snapshot(), there, {}, before), ctx.clock.now()
+            found = _look(live.snapshot(), there, {}, before)
+            at = ctx.clock.now()
             left = seconds - (at - start)
             if left <= 0 or ctx.check or any(found.values()):
                 return found
@@ -211,10 +212,12 @@ def _watch(
     ``lost`` gives the nodes whose locks are not ours, and why; they are not waited for. Meanwhile
     Services are watched (``seen``), except in large clusters.
     """
-    start, said = ctx.clock.now(), False
+    start = ctx.clock.now()
+    said = False
     holds_since: dict[str, float] = {}
     while True:
-        snapshot, now = live.snapshot(), ctx.clock.now()
+        snapshot = live.snapshot()
+        now = ctx.clock.now()
         seen.sample(snapshot)
         bare = _look(snapshot, asked, {})
         for name, missing in bare.items():

@@ -69,7 +69,8 @@ class _NodeHooks:
         return self.outcome is not None and self.outcome.failed
 
     def end(self, outcome: outcomes.HookOutcome, message: str) -> None:
-        self.outcome, self.message = outcome, f"Node {self.name}: {message}"
+        self.outcome = outcome
+        self.message = f"Node {self.name}: {message}"
 
 
 def call_hooks(ctx: run_context.Context, options: HookOptions) -> run_context.Result:
@@ -122,7 +123,8 @@ def _calls(
     for rule in rules:
         if not rule.for_node(node_hooks.node):
             continue
-        call, state = hook_definitions.Call(rule, node_hooks.name), ""
+        call = hook_definitions.Call(rule, node_hooks.name)
+        state = ""
         if node_hooks.record:
             state = hook_definitions.state_of(node_hooks.record, call.key)
         if state != "done":
@@ -255,5 +257,6 @@ def _decided(
         raise run_node_lock.LostLockError(
             node_hooks.name, "it was deleted, given back or taken over meanwhile"
         )
-    node_hooks.node, node_hooks.record = node, cordon.hooked(record, entries)
+    node_hooks.node = node
+    node_hooks.record = cordon.hooked(record, entries)
     return cordon.with_hooks(node, record, entries, sentence)

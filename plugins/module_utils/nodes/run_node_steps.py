@@ -125,7 +125,8 @@ def decide(ctx: run_context.Context, options: CordonOptions, task: Task) -> None
     lock is taken, and again under it with the node as it is then.
     """
     _decide_step(ctx, options, task)
-    task.shown, record = None, task.record if options.state == "uncordoned" else task.wanted
+    task.shown = None
+    record = task.record if options.state == "uncordoned" else task.wanted
     if task.raw and record and not task.failed:
         phase: node_conditions.Phase = "back" if options.state == "uncordoned" else record.step
         task.shown = node_conditions.change(task.raw, record, phase, ctx.clock.server())
@@ -134,7 +135,8 @@ def decide(ctx: run_context.Context, options: CordonOptions, task: Task) -> None
 def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -> None:
     """The change of the node itself, with its record."""
     node = task.node
-    task.change, task.kept = None, ()
+    task.change = None
+    task.kept = ()
     if node is None:
         task.outcome = outcomes.CordonOutcome.GONE
         task.message = f"Node {task.name} no longer exists."
@@ -142,12 +144,14 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     try:
         task.record = record = node_records.record_of(node)
     except node_records.BadRecordError as error:
-        task.outcome, task.message = outcomes.CordonOutcome.FAILED, str(error)
+        task.outcome = outcomes.CordonOutcome.FAILED
+        task.message = str(error)
         return
     if record is None or (record.step == "back" and options.state in ("out", "parked")):
         _decide_unrecorded(ctx, options, task, node)
         return
-    task.lease, task.wanted = record.lease, record
+    task.lease = record.lease
+    task.wanted = record
     run_id, nonce = ctx.caller
     mine = not record.foreign_to(run_id, nonce)
     if not mine and not _may_adopt(options, record, run_id):
@@ -158,7 +162,8 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
     if options.state in ("returning", "uncordoned") and (
         why := unreachable.stays_out(node, record)
     ):
-        task.outcome, task.message = outcomes.CordonOutcome.STILL_DEAD, why
+        task.outcome = outcomes.CordonOutcome.STILL_DEAD
+        task.message = why
         return
     if options.state == "uncordoned" and record.step == "back" and not task.complete:
         task.outcome = outcomes.CordonOutcome.UNCORDONED
@@ -169,18 +174,21 @@ def _decide_step(ctx: run_context.Context, options: CordonOptions, task: Task) -
         ours = replace(ours, by=ctx.by, reason=options.reason or record.reason)
     task.kept = cordon.foreign_changes(node, record)
     if options.state == "uncordoned":
-        (task.change, task.kept), task.wanted = cordon.give_back(node, ours), None
+        task.change, task.kept = cordon.give_back(node, ours)
+        task.wanted = None
     elif options.state == "cordoned":
         task.wanted, task.change = _cordoned(ctx, options, node, ours, mine=mine)
     else:
         reached: node_records.Step = "back" if record.step == "back" else options.state
-        task.wanted, task.change = ours.at(reached), cordon.at_step(node, ours, reached)
+        task.wanted = ours.at(reached)
+        task.change = cordon.at_step(node, ours, reached)
     _set_outcome(options, task)
 
 
 def _set_outcome(options: CordonOptions, task: Task) -> None:
     if task.change:
-        task.outcome, task.message = outcomes.CordonOutcome(options.state), task.change.sentence
+        task.outcome = outcomes.CordonOutcome(options.state)
+        task.message = task.change.sentence
     else:
         task.outcome = outcomes.CordonOutcome(f"already_{options.state}")
         task.message = f"Node {task.name} is {options.state} already."
@@ -231,7 +239,8 @@ def _decide_unrecorded(
         prior={},
     )
     task.wanted, task.change = _taken_out(options, node, draft)
-    task.outcome, task.message = outcomes.CordonOutcome.CORDONED, task.change.sentence
+    task.outcome = outcomes.CordonOutcome.CORDONED
+    task.message = task.change.sentence
     if node.unschedulable:
         task.kept = (
             f"node {node.name} was cordoned before by somebody else and stays so afterwards",

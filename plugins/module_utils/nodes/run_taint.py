@@ -191,7 +191,8 @@ def _write(
     try:
         written = run_reconcile.reconcile(ctx, target, decide, known=task.raw)
     except errors.ClusterError as error:
-        task.outcome, task.message = outcomes.TaintOutcome.FAILED, f"Node {task.name}: {error}"
+        task.outcome = outcomes.TaintOutcome.FAILED
+        task.message = f"Node {task.name}: {error}"
         return
     if written.change and not task.failed:
         task.outcome = outcomes.TaintOutcome(options.state)

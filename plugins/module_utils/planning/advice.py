@@ -114,7 +114,8 @@ def choose_surge(workload: objects.Workload) -> Change:
 
 def add_replica(snapshot: snapshots.Snapshot, workload: objects.Workload) -> Change | None:
     """``None`` where it would be another member, or somebody else sets the count."""
-    scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
+    scaler = snapshot.autoscaler_of(workload)
+    wanted = workload.replicas + 1
     if workload.owner or workload.kind == "StatefulSet":
         return None
     if scaler and (scaler.owner or scaler.maximum < wanted):
@@ -221,7 +222,8 @@ def _refused(
     """The pods that are not let go, also once consents are given, and what is left then."""
     nodes = [name for name in wanted.nodes if name in snapshot.nodes]
     found: dict[tuple[str, str], drain_policy.PodPlan] = {}
-    choices, left = wanted.choices, _kept(plan.draft.plans)
+    choices = wanted.choices
+    left = _kept(plan.draft.plans)
     while not left.keys() <= found.keys():
         found |= {key: one for key, one in left.items() if key not in found}
         consents: dict[str, t.Any] = {}

@@ -65,7 +65,8 @@ def _windows(given: t.Iterable[t.Mapping[str, t.Any]]) -> list[windows.Window]:
     found = []
     for each in given:
         start, end = (datetime.time.fromisoformat(each[key]) for key in ("start", "end"))
-        days, zone = frozenset(each["days"]), zoneinfo.ZoneInfo(each["tz"])
+        days = frozenset(each["days"])
+        zone = zoneinfo.ZoneInfo(each["tz"])
         found.append(windows.Window(days, start, end, zone))
     return found
 

@@ -107,7 +107,8 @@ def _wanted(
     around: world.World, namespace: str, term: objects.Raw
 ) -> tuple[frozenset[str] | None, objects.Raw | None]:
     """The namespaces and the selector of a term; without any namespaces the pod's own counts."""
-    listed, selector = term.get("namespaces") or (), term.get("namespaceSelector")
+    listed = term.get("namespaces") or ()
+    selector = term.get("namespaceSelector")
     if selector is None:
         return frozenset(listed or (namespace,)), term.get("labelSelector")
     more = around.namespaces(selector)
@@ -236,7 +237,8 @@ def spread_reason(found: t.Iterable[Constraint], place: world.NodeInfo) -> str:
 def _constraint(
     around: world.World, guest: world.PodInfo, raw: objects.Raw, keys: t.Sequence[str]
 ) -> Constraint:
-    key, selector = raw["topologyKey"], _selector(guest, raw)
+    key = raw["topologyKey"]
+    selector = _selector(guest, raw)
     counting = _counting(around, guest, raw, keys)
     counts: Counter[str] = Counter()
     if selector is not None and (selector.get("matchLabels") or selector.get("matchExpressions")):
@@ -340,7 +342,8 @@ class Filters:
         self._suiting: dict[str, _Suiting] = {}
 
     def answer(self, guest: world.PodInfo) -> Answer:
-        total, look = len(self.around.places), self.look(guest)
+        total = len(self.around.places)
+        look = self.look(guest)
         if look.refusal:
             return Answer((), {}, total, look.refusal)
         reasons, open_places = self.by_itself(guest)
@@ -363,7 +366,8 @@ class Filters:
             needs = storage.needs(self.storage, self.around, guest)
         if needs.refusal:
             return Look(self, guest, refusal=needs.refusal)
-        spread, others = constraints(self.around, guest), company(self.around, guest)
+        spread = constraints(self.around, guest)
+        others = company(self.around, guest)
         return Look(self, guest, needs=needs, spread=spread, company=others)
 
     def by_itself(
@@ -375,7 +379,8 @@ class Filters:
         found = self._suiting.get(key)
         again: t.Iterable[str]
         if found is None:
-            found, again = self._suiting.setdefault(key, _Suiting()), around.places
+            found = self._suiting.setdefault(key, _Suiting())
+            again = around.places
         else:
             again = dict.fromkeys(around.changed[found.seen :])
         found.seen = len(around.changed)

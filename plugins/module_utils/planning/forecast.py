@@ -61,7 +61,8 @@ class Eviction:
     def cost(self) -> tuple[int, int, int, int, tuple[int, ...], str]:
         """The scheduler takes the lowest; of equals, whose most important victims started last."""
         priorities = [victim.priority for victim in self.victims]
-        highest, total = max(priorities), sum(one + EACH for one in priorities)
+        highest = max(priorities)
+        total = sum(one + EACH for one in priorities)
         earliest = min(victim.since for victim in self.victims if victim.priority == highest)
         latest_first = tuple(-ord(one) for one in earliest)
         return self.against, highest, total, len(priorities), latest_first, self.node
@@ -210,7 +211,8 @@ def place(
     look = scheduler.look(guest)
     best: tuple[t.Any, ...] | None = None
     if not look.refusal:
-        scored, most = 0, SCORED if len(scheduler.around.places) > MANY else MANY
+        scored = 0
+        most = SCORED if len(scheduler.around.places) > MANY else MANY
         for spot in _from_the_emptiest(scheduler, guest):
             if look.reasons(spot):
                 continue
@@ -279,9 +281,11 @@ class Sequence:
     def _moved(self, plans: t.Iterable[drain_policy.PodPlan]) -> dict[str, Forecast]:
         """By UID; a pod that waits for what others do is tried again."""
         found: dict[str, Forecast] = {}
-        waiting, before = list(plans), -1
+        waiting = list(plans)
+        before = -1
         while waiting and len(waiting) != before:
-            before, refused = len(waiting), []
+            before = len(waiting)
+            refused = []
             for plan in waiting:
                 one = self.move(plan)
                 if one.fits is not None or plan.pod.uid not in found:

@@ -152,7 +152,8 @@ def _finding(
     short: t.Container[str],
 ) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(plan.pod.node for plan in group))
-    where, one = _where(subject, group), found[group[0].pod.uid]
+    where = _where(subject, group)
+    one = found[group[0].pod.uid]
     about: tuple[str, ...] = (subject,)
     if code == "preempts" and severity == "warning":
         message = f"{where}: {text}"
@@ -167,7 +168,8 @@ def _finding(
         text += " It is down until its node is back, which was allowed."
         down = serving.dark_without(snapshot, (plan.pod for plan in group))
         about += tuple(dict.fromkeys(itertools.chain.from_iterable(down.values())))
-    whose, remedy = "each pod" if len(group) > 1 else "the pod", _remedy(one)
+    whose = "each pod" if len(group) > 1 else "the pod"
+    remedy = _remedy(one)
     message = f"{where}: the successor of {whose} fits on no other node. {text}"
     return reasons.Finding("fits_nowhere", message, remedy, "warning", subject, nodes, text, about)
 

@@ -60,7 +60,8 @@ def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severit
 def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[drain_policy.PodPlan]
 ) -> t.Iterator[reasons.Finding]:
-    nodes, severity = _nodes(group), _severity([group])
+    nodes = _nodes(group)
+    severity = _severity([group])
     for name, why in quota.violated(
         _in(snapshot.limits, workload.namespace), workload.pod_spec
     ).items():
@@ -102,7 +103,8 @@ def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> t.Iterator[reasons.Fi
             message = f"{place} has no room for {pods} ({who}): {why}."
             remedy = "Raise the quota for the maintenance, or drain fewer nodes at a time."
             groups = [group for _workload, group in inside]
-            severity, nodes = _severity(groups), _nodes(itertools.chain.from_iterable(groups))
+            severity = _severity(groups)
+            nodes = _nodes(itertools.chain.from_iterable(groups))
             yield reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
 
 

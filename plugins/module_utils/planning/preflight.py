@@ -368,7 +368,8 @@ def _emptied(groups: t.Sequence[t.Sequence[drain_policy.PodPlan]]) -> list[reaso
         largest = max(limits, key=quantities.quantity)
         message += f" {len(limits)} of the volumes have a size limit, of {largest} at most."
     subject = f"{len(mine)} pods with emptyDir"
-    about, remedy = tuple(owners), mine[0].remedy
+    about = tuple(owners)
+    remedy = mine[0].remedy
     return [reasons.Finding("emptydir", message, remedy, "blocker", subject, nodes, objects=about)]
 
 

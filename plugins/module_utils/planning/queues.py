@@ -167,7 +167,8 @@ class Times:
     """How long pods take to end and start; ``balanced``: the ``load_balancer_wait`` of the call."""
 
     def __init__(self, snapshot: snapshots.Snapshot, balanced: float = 0.0) -> None:
-        self._snapshot, self._balanced = snapshot, balanced
+        self._snapshot = snapshot
+        self._balanced = balanced
         self._bound: Bound = "expected"
         self._workloads: dict[str, objects.Workload | None] = {}
         self._known: dict[str, start_times.StartTime] = {}
@@ -224,10 +225,12 @@ class Times:
 
     def step(self, plan: drain_policy.PodPlan) -> Step:
         """The pod as it is evicted."""
-        start, workload = self.start(plan), self._workload(plan)
+        start = self.start(plan)
+        workload = self._workload(plan)
         if workload is None or workload.kind != "StatefulSet":
             return Step(self.stop(plan), start.ready)
-        ordered, settles = workload.uid if workload.ordered else "", start.available - start.ready
+        ordered = workload.uid if workload.ordered else ""
+        settles = start.available - start.ready
         return Step(self.stop(plan), start.ready, after=True, ordered=ordered, settles=settles)
 
     def _workload(self, plan: drain_policy.PodPlan) -> objects.Workload | None:
@@ -278,7 +281,8 @@ def _budget(plan: drain_policy.PodPlan) -> objects.Ref | None:
 def _queue(snapshot: snapshots.Snapshot, plans: tuple[drain_policy.PodPlan, ...]) -> Queue:
     first = plans[0]
     if first.guarded and first.workload:
-        name, space = names.guard_name(first.workload.uid), first.pod.namespace
+        name = names.guard_name(first.workload.uid)
+        space = first.pod.namespace
         guard = objects.Ref("PodDisruptionBudget", name, space, api_version="policy/v1")
         allowed = 0 if guard_spent(snapshot, first) else 1
         return Queue(plans, guard, first.workload, allowed, guard=True)

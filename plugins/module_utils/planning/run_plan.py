@@ -490,7 +490,8 @@ def _pod(
     now: str,
 ) -> dict[str, t.Any]:
     fate = unreachable.after_node_loss(snapshot, plan.pod, now)
-    placed, seconds = planned.placed.get(plan.pod.uid), pace.move(plan, settle)
+    placed = planned.placed.get(plan.pod.uid)
+    seconds = pace.move(plan, settle)
     return {
         **{key: getattr(plan.pod, key) for key in ("namespace", "name", "uid", "node")},
         "owner": str(plan.workload) if plan.workload else "",

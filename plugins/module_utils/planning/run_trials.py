@@ -100,7 +100,8 @@ def trials(
                 continue
             if request in ENDING.values() and _answered(snapshot, plan.pod, wanted):
                 continue
-            lets_go, by_others = make.func is released.trial, make.keywords.get("gone", False)
+            lets_go = make.func is released.trial
+            by_others = make.keywords.get("gone", False)
             about = plan.workload if lets_go else None
             key = (request, make.func, space, about, by_others)
             if key not in found and (change := make()):
@@ -116,7 +117,8 @@ def _changes(
     choices: drain_policy.DrainPolicy,
     handshakes: t.Sequence[hook_definitions.Rule],
 ) -> t.Iterator[tuple[Request, Make]]:
-    pod, workload = plan.pod, snapshot.workload_of(plan.pod)
+    pod = plan.pod
+    workload = snapshot.workload_of(plan.pod)
     if plan.route == "replace" and plan.code == replacement.FIRST and workload:
         yield ("", "pods", "UPDATE"), functools.partial(released.trial, pod, workload)
         yield ("", "pods", "UPDATE"), functools.partial(released.trial, pod, workload, gone=True)

@@ -304,7 +304,8 @@ def _serves(
     volume: objects.Raw, claim: objects.Raw, chosen: t.Collection[str], place: world.NodeInfo
 ) -> bool:
     spec, wanted = volume["spec"], claim["spec"]
-    holder, meta = spec.get("claimRef"), claim["metadata"]
+    holder = spec.get("claimRef")
+    meta = claim["metadata"]
     place_of_claim = (meta.get("namespace"), meta["name"])
     mine = bool(holder) and (holder.get("namespace"), holder["name"]) == place_of_claim
     if volume["metadata"]["name"] in chosen or volume["metadata"].get("deletionTimestamp"):
@@ -371,7 +372,8 @@ def _disk(volume: objects.Raw) -> Disk | None:
     if disk := volume.get("iscsi"):
         return "iscsi", frozenset({disk.get("iqn")}), bool(disk.get("readOnly"))
     if disk := volume.get("rbd"):
-        image, monitors = (disk.get("pool", "rbd"), disk.get("image")), disk.get("monitors") or ()
+        image = (disk.get("pool", "rbd"), disk.get("image"))
+        monitors = disk.get("monitors") or ()
         images = ((monitor, *image) for monitor in monitors)
         return "rbd", frozenset(images), bool(disk.get("readOnly"))
     return None

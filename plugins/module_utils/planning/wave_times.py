@@ -184,7 +184,8 @@ def _parts_of(
     snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.DrainPolicy
 ) -> tuple[Parts, Parts]:
     """Until surges have taken over, and the drain after that."""
-    times, by_job = way.times, [plan for plan in wave.leaving if plan.route == "job"]
+    times = way.times
+    by_job = [plan for plan in wave.leaving if plan.route == "job"]
     jobs = way.pace.seconds(by_job, way.seconds, times.job)
     if choices.backend == "auto" and jobs > choices.job_wait:
         bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])

@@ -134,11 +134,13 @@ def lines(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> tuple[Line, ...]:
     """Those of the pods that are evicted under a budget, or under the guard of their workload."""
-    times, found = queues.Times(snapshot), list[Line]()
+    times = queues.Times(snapshot)
+    found = list[Line]()
     for queue in queues.queues(snapshot, plans):
         if queue.budget is None:
             continue
-        allowed, holder = max(1, queue.allowed), queue.workload if queue.guard else queue.budget
+        allowed = max(1, queue.allowed)
+        holder = queue.workload if queue.guard else queue.budget
         takes = collections.Counter(plan.pod.node for plan in queue.plans)
         steps = [times.step(plan) for plan in queue.plans]
         words = f"with pods of {holder}, of which {allowed} may"
@@ -235,7 +237,8 @@ class Wait:
 
     @property
     def reason(self) -> str:
-        before, names = f"wave {self.wave - 1}", reasons.listed(self.behind, 3)
+        before = f"wave {self.wave - 1}"
+        names = reasons.listed(self.behind, 3)
         full = f"{len(self.behind)} {'node' if len(self.behind) == 1 else 'nodes'}"
         alike = f"{names} {self._alike}"
         if self.together:
@@ -290,7 +293,8 @@ def formed(
     units = list[Unit]()
     for unit in _units(nodes, together):
         units += [[node] for node in unit] if limits.crowded(unit) or limits.taken(unit) else [unit]
-    found, queued = _filled(units, limits, Lines(())), Lines(lines)
+    found = _filled(units, limits, Lines(()))
+    queued = Lines(lines)
     shorter = _filled(units, limits, queued) if queued and limits.max_parallel > 1 else found
     seconds = _seconds(units, found, queued)
     if len(shorter) <= len(found) and _seconds(units, shorter, queued) < seconds:
@@ -321,12 +325,14 @@ def _seconds(units: t.Sequence[Unit], waves: t.Iterable[t.Iterable[int]], lines:
 
 def _filled(units: t.Sequence[Unit], limits: Limits, lines: Lines) -> list[list[int]]:
     """The waves, by the numbers of their units: each begins with the first unit that is left."""
-    left, found = dict(enumerate(units)), list[list[int]]()
+    left = dict(enumerate(units))
+    found = list[list[int]]()
     most = limits.most(node for unit in units for node in unit)
     while left:
         wave = [next(iter(left))]
         nodes = [*left.pop(wave[0])]
-        queued, fitting = Turns(lines, nodes), dict(left)
+        queued = Turns(lines, nodes)
+        fitting = dict(left)
         while len(nodes) < most:
             number = _next(fitting, nodes, limits, queued)
             if number is None:
@@ -349,7 +355,9 @@ def _next(
     Those for which there is none leave ``fitting``: there will not be any when the
     wave has more nodes.
     """
-    first, looked, full = t.cast("int | None", None), 0, list[int]()
+    first = t.cast("int | None", None)
+    looked = 0
+    full = list[int]()
     for number, unit in fitting.items():
         if first is None or not any(queued.longer(unit)):
             if limits.exceeded([*nodes, *unit]):
@@ -376,7 +384,9 @@ def _waits(
 ) -> t.Iterator[Wait]:
     """Of the nodes of a unit not in the wave before; it gave way to nodes in ``longer`` lines."""
     both = [*before, *unit]
-    exceeded, zones, shares = limits.exceeded(both), limits.crowded(both), limits.taken(both)
+    exceeded = limits.exceeded(both)
+    zones = limits.crowded(both)
+    shares = limits.taken(both)
     behind: tuple[str, ...] = ()
     for node in before:
         shared = any(node.name in share.takes for share in shares)
@@ -387,7 +397,8 @@ def _waits(
         names = [node.name for node in before]
         queued = tuple(name for name in names if any(name in line.takes for line in longer))
         exceeded = ("queue",) if queued else ("max_parallel", "queue")
-        behind, words = queued or behind, tuple(line.words for line in longer) if queued else ()
+        behind = queued or behind
+        words = tuple(line.words for line in longer) if queued else ()
     for node in unit:
         others = tuple(other.name for other in unit if other is not node)
         yield Wait(node.name, wave, exceeded, behind, others, words)
@@ -455,7 +466,8 @@ class Shaping:
     ) -> None:
         self._node = {plan.pod.uid: plan.pod.node for plan in plans}
         self._leader = {name: min(gang) for gang in together for name in gang}
-        self._form, self._foresee = form, foresee
+        self._form = form
+        self._foresee = foresee
 
     def shaped(self, formed: Formed) -> Foreseen:
         """The waves in which the fewest pods fit nowhere; these if smaller ones do not help."""

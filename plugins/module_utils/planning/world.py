@@ -126,7 +126,9 @@ class Common:
     __slots__ = ("ports", "requests", "spec", "suiting")
 
     def __init__(self, spec: objects.Raw, requests: Amounts, suiting: str = "") -> None:
-        self.spec, self.requests, self.suiting = spec, requests, suiting
+        self.spec = spec
+        self.requests = requests
+        self.suiting = suiting
         self.ports = ports(spec)
 
 
@@ -170,7 +172,8 @@ class PodInfo:
     @classmethod
     def of(cls, pod: objects.Pod, known: Known | None = None) -> PodInfo:
         """A pod as it runs; ``known`` is what such pods before it have in common."""
-        found, key = {} if known is None else known, (id(pod.placed), 0, 0)
+        found = {} if known is None else known
+        key = (id(pod.placed), 0, 0)
         if key not in found:
             found[key] = Common(pod.placed, pod_requests(pod.placed, running=True))
         return cls._of(pod, found[key], running=True)
@@ -524,7 +527,9 @@ def short(guest: PodInfo, place: NodeInfo) -> tuple[str, ...]:
 
 def load(guest: PodInfo, place: NodeInfo) -> float:
     """How full the node is with the pod, of CPU and memory (LeastAllocated); 0 is empty."""
-    found, asked, used = 0.0, guest.requests, place.used
+    found = 0.0
+    asked = guest.requests
+    used = place.used
     for name in ("cpu", "memory"):
         if room := place.room.get(name):
             found += (used.get(name, 0) + asked.get(name, 0)) / room

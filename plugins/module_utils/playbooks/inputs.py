@@ -380,7 +380,8 @@ def read(
     mark = fingerprint(values, playbook)
     values["asks_hosts"] = values["nodes"] == [CHOSEN] or _only_reboots(values, playbook)
     if values["nodes"] == [CHOSEN]:
-        values["nodes"], values["node_selector"] = [], values["node_selector"] or EVERY_NODE
+        values["nodes"] = []
+        values["node_selector"] = values["node_selector"] or EVERY_NODE
     plan = {name: values[name] for name in POLICIES["plan"]}
     rollout = {name: value for name, value in values["descheduler"].items() if name != "pause"}
     policies = {"plan": plan, "wave": _of_waves(values, playbook), "descheduler": rollout}

@@ -41,7 +41,8 @@ class Wait:
 
     def told(self, now: float, at: str) -> str:
         """Its line; ``at`` is the time of the day."""
-        self.shown, self.said = now, self.event["message"]
+        self.shown = now
+        self.said = self.event["message"]
         return _lasting(specs.line(specs.Event(**{**self.event, "at": at})), now - self.since)
 
 
@@ -56,7 +57,8 @@ class Waits:
     def begin(self, task: str, now: float) -> None:
         """A task has begun: what is waited for as long as it tells of nothing else."""
         if task != self._task[0]:
-            self._task, self._silent_since = (task, now), now
+            self._task = (task, now)
+            self._silent_since = now
 
     def see(self, event: t.Mapping[str, str], now: float) -> None:
         """Hold a wait back; what is no wait ends the one of its node or object.

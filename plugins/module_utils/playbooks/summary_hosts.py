@@ -76,7 +76,8 @@ def _task_message(result: call_results.Answer) -> str:
         if failed[0].get("_ansible_no_log"):
             return "no_log hides why."
         result = failed[0]
-    line, code = read.text(result.get("msg")) or "see the output above", result.get("rc")
+    line = read.text(result.get("msg")) or "see the output above"
+    code = result.get("rc")
     if isinstance(code, int):
         line = f"{line.removesuffix('.')} (rc {code})"
     said = next(filter(None, (read.text(_end(result.get(key))) for key in OUTPUTS)), "")
@@ -110,7 +111,8 @@ def reboot(answers: call_results.Answers, *, host: str) -> dict[str, t.Any]:
     ``uname -r`` (``running``), and of finding the file ``modules.builtin`` of each kernel
     (``kernels``); those of checks that are not wanted were skipped.
     """
-    looks, code = answers["files"].get("results") or (), answers["needs_restarting"].get("rc")
+    looks = answers["files"].get("results") or ()
+    code = answers["needs_restarting"].get("rc")
     kernels = (PurePosixPath(each["path"]) for each in answers["kernels"].get("files") or ())
     found = reboots.reasons(
         files=[each["item"] for each in looks if each.get("stat", {}).get("exists")],

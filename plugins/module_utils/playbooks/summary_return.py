@@ -65,7 +65,8 @@ def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, t.Any]:
     """
     recovered, returning, verify = (answers[x] for x in ("recovered", "returning", "verify"))
     parked, guards, uncordon = (answers[x] for x in ("verify_parked", "guards", "uncordon"))
-    again, entries = answers["again"], call_results.entries(recovered)
+    again = answers["again"]
+    entries = call_results.entries(recovered)
     wanted = outcomes.StateOutcome.TO_VERIFY
     to_verify = [each["name"] for each in entries if each.get("outcome") == wanted]
     uncordoned = call_results.passed(uncordon)

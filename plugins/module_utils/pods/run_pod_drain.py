@@ -76,12 +76,17 @@ class PodDrain:
             self.unsure = None
 
     def end(self, state: State, outcome: outcomes.PodOutcome, now: float, reason: str = "") -> None:
-        self.state, self.outcome, self.ended = state, outcome, now
+        self.state = state
+        self.outcome = outcome
+        self.ended = now
         self.reason = reason or self.reason
 
     def reopen(self) -> None:
         """It was taken for gone, and is there."""
-        self.state, self.outcome, self.left_at, self.not_before = "waiting", None, None, 0.0
+        self.state = "waiting"
+        self.outcome = None
+        self.left_at = None
+        self.not_before = 0.0
 
     def note(self, ctx: run_context.Context, what: outcomes.Outcome, message: str) -> None:
         """Keep an event about the pod for the report."""
@@ -95,13 +100,15 @@ class PodDrain:
         """
         place = {"kind": by.kind, "namespace": by.namespace, "name": by.name}
         self.blocked_by = {**place, "message": message}
-        self.remedy, self.hook = remedy, hook
+        self.remedy = remedy
+        self.hook = hook
 
     @property
     def waits(self) -> reasons.Reason:
         why = self.plan.why
         if self.blocked_by:
-            message, remedy = self.blocked_by["message"], self.remedy or why.remedy
+            message = self.blocked_by["message"]
+            remedy = self.remedy or why.remedy
             return replace(why, message=message, remedy=remedy)
         if self.state == "asked":
             return replace(why, message="Its eviction has not been answered.")

@@ -145,7 +145,8 @@ def _volume(raw: objects.Raw) -> Json:
 
 
 def _csi_node(raw: objects.Raw) -> Json:
-    name, drivers = raw["metadata"]["name"], raw["spec"].get("drivers") or ()
+    name = raw["metadata"]["name"]
+    drivers = raw["spec"].get("drivers") or ()
     drivers = [{**one, "nodeID": one.get("nodeID") or name} for one in drivers]
     return _object("storage.k8s.io/v1", "CSINode", raw, spec={"drivers": drivers})
 

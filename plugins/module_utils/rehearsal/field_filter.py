@@ -254,7 +254,8 @@ def _meta(raw: Raw, labels: bool = True) -> Json:
 
 def _pod(kind: str, raw: Raw) -> Json | None:
     del kind
-    spec, status = raw.get("spec") or {}, pod_status(raw)
+    spec = raw.get("spec") or {}
+    status = pod_status(raw)
     if status["phase"] in ("Succeeded", "Failed"):
         return None
     return {"metadata": _meta(raw), "spec": pod_spec(spec), "status": status}
@@ -333,7 +334,9 @@ def _service(kind: str, raw: Raw) -> Json | None:
 def _node(kind: str, raw: Raw) -> Json:
     """A node as it is outside of maintenances: what a run has added is left out, its cordon too."""
     del kind
-    spec, status, meta = raw.get("spec") or {}, raw.get("status") or {}, raw["metadata"]
+    spec = raw.get("spec") or {}
+    status = raw.get("status") or {}
+    meta = raw["metadata"]
     unschedulable = bool(spec.get("unschedulable"))
     with contextlib.suppress(*decoding.MISREAD):
         record = decoding.json_of((meta.get("annotations") or {}).get(names.RECORD) or "null")

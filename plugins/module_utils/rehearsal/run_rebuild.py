@@ -65,7 +65,8 @@ class _Builder:
     """One copy on its way. What the API server refuses is noted, and not waited for."""
 
     def __init__(self, ctx: run_context.Context, made: copies.Copy, deadline: float) -> None:
-        self._ctx, self._made = ctx, made
+        self._ctx = ctx
+        self._made = made
         self._settling = run_settle.Settling(ctx, deadline)
 
     def build(self) -> None:

@@ -37,7 +37,8 @@ class Settling:
     """Waits of one copy; they raise CallAborted at the deadline, with what has not settled."""
 
     def __init__(self, ctx: run_context.Context, deadline: float) -> None:
-        self._ctx, self._deadline = ctx, deadline
+        self._ctx = ctx
+        self._deadline = deadline
 
     def nodes(self, wanted: t.Iterable[Json]) -> None:
         """Until the nodes that have to be ready are, and take pods."""

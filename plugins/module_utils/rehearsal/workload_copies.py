@@ -44,7 +44,8 @@ def starts(
     """Seconds from bound to ready by workload: the median of its pods."""
     known = collections.defaultdict[Key, list[float]](list)
     for pod in pods:
-        key, seconds = key_of(pod), pod["status"].get("start")
+        key = key_of(pod)
+        seconds = pod["status"].get("start")
         if key and seconds is not None:
             known[key].append(seconds)
     return {key: statistics.median(found) for key, found in known.items()}
@@ -113,7 +114,9 @@ class Workloads:
     def __init__(
         self, found: t.Mapping[str, list[Json]], stop: float, gaps: list[snapshot_files.Note]
     ) -> None:
-        self._found, self._stop, self._gaps = found, stop, gaps
+        self._found = found
+        self._stop = stop
+        self._gaps = gaps
         self._by_uid: dict[str, Json] = {}
         for kind in (*_LISTS.values(), "deployments"):
             self._by_uid |= {raw["metadata"].get("uid"): raw for raw in found[kind]}
@@ -188,7 +191,8 @@ class Workloads:
     def _pod(self, raw: Raw) -> Json:
         spec = self._spec(raw["spec"], about("Pod", raw))
         spec.pop("schedulingGates", None)
-        place, annotations = meta(raw), self._notes(raw["metadata"], raw["spec"], None)
+        place = meta(raw)
+        annotations = self._notes(raw["metadata"], raw["spec"], None)
         place["annotations"] = annotations
         if not raw["status"].get("ready"):
             annotations[READY] = "never"

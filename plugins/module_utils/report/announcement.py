@@ -148,7 +148,8 @@ class Announcement:
             return f"Maintenance {self.moment}{self._in}. {whys}{more}"
         if not self.over:
             again = " again" if self.resumed else ""
-            waves, pods = self._counts["waves"], len(self._to_move)
+            waves = self._counts["waves"]
+            pods = len(self._to_move)
             size = f"{text.count(waves, 'wave')}, {text.count(pods, 'pod')} to move"
             lasts = f", about {text.duration(self.forecast)}" if self.forecast is not None else ""
             return f"Maintenance {self.moment}{again}{self._in}: {listed} ({size}{lasts})."
@@ -230,7 +231,8 @@ class Announcement:
 def event(news: Announcement, ref: objects.Ref) -> api_changes.Change:
     """The Event about one object; by its name, of what is announced, it exists once."""
     mark = _digest(news.id, ref.kind, ref.namespace, ref.name)
-    name, namespace = f"{ref.name[:200].rstrip('.-')}.{mark}", ref.namespace or EVENTS_OF_NODES
+    name = f"{ref.name[:200].rstrip('.-')}.{mark}"
+    namespace = ref.namespace or EVENTS_OF_NODES
     node = next((node for node in news.nodes if ref.kind == "Node" and node.name == ref.name), None)
     failed = news.moment == "failed" and (node is None or node.troubled)
     coordinates = {"apiVersion": ref.api_version, "kind": ref.kind, "namespace": ref.namespace}

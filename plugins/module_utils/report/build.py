@@ -57,7 +57,9 @@ def build_report(
     starts += [node.spans[0].start for node in nodes if node.spans]
     starts += [earlier.since] if earlier and earlier.since is not None else []
     started = min(starts) if ended is not None else None
-    services, watched, refusals = timeline.services(calls), timeline.watched(calls), _refusals(pods)
+    services = timeline.services(calls)
+    watched = timeline.watched(calls)
+    refusals = _refusals(pods)
     moved = any(pod.moved for pod in pods) or bool(earlier and earlier.pods_moved)
     asked = traffic.of_run(sent, started, ended)
     faults = [*unread, *([OTHER_TIME] if len(asked) < len(sent) else [])]
@@ -140,7 +142,8 @@ def _surges(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[model.Su
             merged.update({k: v for k, v in raw.items() if v not in (None, "")}, during=during)
     found = []
     for (kind, namespace, name), raw in sorted(known.items(), key=lambda item: item[0][1:]):
-        before, during = read.whole(raw.get("replicas_before")), raw["during"] or None
+        before = read.whole(raw.get("replicas_before"))
+        during = raw["during"] or None
         budget, outcome, message = read.texts(raw, "budget", "outcome", "message")
         place, words = (kind, namespace, name), (budget, outcome, message)
         moments = past.surge_of(namespace, name)
@@ -230,7 +233,8 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
     for event in past.events:
         if event.what in GIVEN_BACK or event.what == phases.What.KEPT:
             named = read.text({"namespace": event.namespace, "name": event.name})
-            place, kept_it = named or f"Node {event.node}", event.what == phases.What.KEPT
+            place = named or f"Node {event.node}"
+            kept_it = event.what == phases.What.KEPT
             found.append(model.GivenBack(event.at, place, kept_it, event.message))
     for call in calls:
         for raw in call.workloads:
@@ -258,7 +262,8 @@ def _totals(
     ended: float | None,
 ) -> model.Totals:
     requests, evicted = _sum(calls, "requests"), _sum(calls, "evicted")
-    names, before = {node.name for node in nodes}, earlier or NOTHING
+    names = {node.name for node in nodes}
+    before = earlier or NOTHING
     moved = sum(node.pods_moved or 0 for node in nodes)
     moved += sum(pod.moved for pod in pods if pod.node not in names)
     forecast = next((c for c in calls if c.waves and c.estimate is not None), None)

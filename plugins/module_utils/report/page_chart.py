@@ -33,7 +33,8 @@ class Axis:
     """
 
     def __init__(self, starts: t.Sequence[float], ends: t.Sequence[float]) -> None:
-        self.starts, self.ends = starts, ends
+        self.starts = starts
+        self.ends = ends
         gap = min(1.2, 12 / len(starts))
         lengths = [end - start for start, end in zip(starts, ends, strict=True)]
         self._scale = (100 - gap * (len(starts) - 1)) / sum(lengths) if sum(lengths) > 0 else 0.0
@@ -58,7 +59,8 @@ class Axis:
 
     def ticks(self, *, relative: bool = False) -> list[Tick]:
         """A few round instants; labels are times of day, or ``relative`` count from the start."""
-        start, length = self.starts[0], max(self.seconds, 0.001)
+        start = self.starts[0]
+        length = max(self.seconds, 0.001)
         step = next((s for s in STEPS if length / s <= MAX_TICKS), 0.0)
         step = step or DAY_SECONDS * math.ceil(length / DAY_SECONDS / MAX_TICKS)
         origin = start if relative else 0.0
@@ -122,7 +124,8 @@ def _path(watch: model.Watch, top: int) -> str:
 
 def by_node(report: model.Report) -> list[tuple[str, int, list[model.PodLane]]]:
     """The pods of each node with its name and wave (0: in none), in the order of the nodes."""
-    lanes, waves = timeline.by_node(report.pods), {node.name: node.wave for node in report.nodes}
+    lanes = timeline.by_node(report.pods)
+    waves = {node.name: node.wave for node in report.nodes}
     names = [name for name in dict.fromkeys((*waves, *lanes)) if name in lanes]
     return [(name, waves.get(name, 0), lanes[name]) for name in names]
 

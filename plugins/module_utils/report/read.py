@@ -181,7 +181,8 @@ def samples_of(service: objects.Raw) -> tuple[tuple[float, int], ...]:
     found: dict[float, int] = {}
     for sample in listed(service.get("samples")):
         if isinstance(sample, (list, tuple)) and len(sample) == 2:
-            at, ready = instant(sample[0]), whole(sample[1])
+            at = instant(sample[0])
+            ready = whole(sample[1])
             if at is not None and ready is not None:
                 found[at] = max(ready, 0)
     return tuple(sorted(found.items()))
@@ -259,7 +260,8 @@ def _watched(raw: objects.Raw) -> tuple[float, float] | None:
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
-    services, watched = mappings(raw.get("services")), _watched(raw)
+    services = mappings(raw.get("services"))
+    watched = _watched(raw)
     sampled: list[float] = []
     for service in services:
         sampled += [at for at, _ready in samples_of(service)]

@@ -183,7 +183,8 @@ def _events(
     away: list[str] = []
 
     def each(ref: objects.Ref) -> dict[str, t.Any]:
-        outcome, message = outcomes.EventOutcome.FAILED, next(iter(away), "")
+        outcome = outcomes.EventOutcome.FAILED
+        message = next(iter(away), "")
         if not message and ctx.clock.now() > until:
             message = f"There was no Event about {ref} within {EVENTS_SECONDS:g} s."
         if not message:

@@ -289,7 +289,8 @@ def waiting(why: t.Mapping[str, str], most: int | None = None) -> str:
 def _refused(report: model.Report) -> str:
     if not report.refusals or report.planned:
         return ""
-    stuck, longest = sum(len(r.stuck) for r in report.refusals), held_back(report)
+    stuck = sum(len(r.stuck) for r in report.refusals)
+    longest = held_back(report)
     text = f"{count(report.totals.refusals, 'eviction')} by {count(len(report.refusals), 'rule')}"
     text += f", {count(stuck, 'pod')} still there" if stuck else ", all accepted later"
     return text + (f", {longest}" if longest else "")

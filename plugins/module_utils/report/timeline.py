@@ -91,7 +91,9 @@ def node_lines(
     calls: t.Sequence[read.Call], past: Past, pods: t.Iterable[model.PodLane], *, check: bool
 ) -> tuple[model.NodeLine, ...]:
     """Every node that a call, a wave or an event names, in the order of waves and calls."""
-    waves, since, before = _waves(calls), _since(calls), _before(calls)
+    waves = _waves(calls)
+    since = _since(calls)
+    before = _before(calls)
     waits = next((call.waits for call in calls if call.waves), {})
     order = dict.fromkeys(waves)
     for call in calls:
@@ -200,10 +202,12 @@ def _ending(
             seen = seen or outcome != outcomes.PlanOutcome.PLANNED
             blocked = blocked or outcome == outcomes.PlanOutcome.BLOCKED
             if read.failed_entry(raw, call):
-                failure, failed_by = words or outcome.replace("_", " "), outcome
+                failure = words or outcome.replace("_", " ")
+                failed_by = outcome
             elif outcome == outcomes.DrainOutcome.DRAINED:
                 failure = ""
-            phase, message = phases.PHASE_AFTER.get(outcome, phase), words or message
+            phase = phases.PHASE_AFTER.get(outcome, phase)
+            message = words or message
     phase = phase or next((e.phase for e in reversed(past.nodes.get(name, ())) if e.phase), None)
     if failure:
         return "failed", failure, failed_by
@@ -345,7 +349,8 @@ def _lane(
 
 def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, str]:
     """What blocked a pod, and its rule; both are empty if nothing did."""
-    found, said = raw.get("blocked_by"), refused[-1].message if refused else ""
+    found = raw.get("blocked_by")
+    said = refused[-1].message if refused else ""
     if isinstance(found, t.Mapping):
         return read.text(found), read.text(found.get("message")) or said
     if refused:
@@ -432,7 +437,8 @@ def _service(
     watches: t.Sequence[model.Watch],
     before: t.Sequence[model.Span],
 ) -> model.ServiceLine:
-    dark, below = list(before), 0.0
+    dark = list(before)
+    below = 0.0
     counts: list[int] = []
     steps: list[tuple[float, float, int, float]] = []
     for watch in watches:
@@ -466,7 +472,8 @@ def watched(calls: t.Iterable[read.Call]) -> tuple[model.Span, ...]:
     for start, end in sorted(call.watched for call in calls if call.watched):
         if found and start <= found[-1].end + 1.0:
             last = found.pop()
-            start, end = last.start, max(end, last.end)
+            start = last.start
+            end = max(end, last.end)
         found.append(model.Span("watched", start, end))
     return tuple(found)
 

@@ -60,7 +60,8 @@ def _line(raw: t.Mapping[str, t.Any], place: str, began: float, ended: float) ->
     kept = []
     for index, each in enumerate(failures[:FAILURES]):
         where = f"{place}failures[{index}]."
-        kind, count = _text(each, "kind", where), _whole(each, "count", where)
+        kind = _text(each, "kind", where)
+        count = _whole(each, "count", where)
         kept.append(model.LostRequests(at=_instant(each, "at", where), kind=kind, count=count))
     return model.TrafficLine(
         service=service,

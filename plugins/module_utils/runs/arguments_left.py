@@ -79,7 +79,8 @@ class Left:
 
     def add(self, noted: Note) -> None:
         """What a later call noted."""
-        self.ended, self.target = self.ended or noted["ended"], noted["target"] or self.target
+        self.ended = self.ended or noted["ended"]
+        self.target = noted["target"] or self.target
         self.let_go = noted["let_go"]
         for event in (dict(zip(WORDS, words, strict=True)) for words in noted["events"]):
             if event["name"]:

@@ -159,7 +159,9 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     and only if its run is named or ``parked`` is set. Raises ClusterError if the
     cluster cannot be read.
     """
-    found, wanted, done = _everything(ctx), ctx.run.id if ctx.run else None, _Recovery()
+    found = _everything(ctx)
+    wanted = ctx.run.id if ctx.run else None
+    done = _Recovery()
     for name, why in found.bad.items():
         if wanted is None:
             done.add(outcomes.entry(name, outcomes.StateOutcome.BAD_RECORD, why))
@@ -168,7 +170,8 @@ def recover(ctx: run_context.Context, *, finished: bool, parked: bool) -> run_co
     for name, record in found.records.items():
         if wanted not in (None, record.run):
             continue
-        node, run = found.snapshot.nodes[name], found.runs.get(record.run)
+        node = found.snapshot.nodes[name]
+        run = found.runs.get(record.run)
         is_done = bool(run and name in run.finished)
         chosen, message = way(
             node, record, is_done=is_done, finished=finished, named=bool(wanted), parked=parked

@@ -169,7 +169,9 @@ def resumable(
     """
     if given is None:
         return None
-    mark, now, known = stored_objects.fingerprint(given), ctx.clock.server(), run_stored.stored(ctx)
+    mark = stored_objects.fingerprint(given)
+    now = ctx.clock.server()
+    known = run_stored.stored(ctx)
     if ctx.run:
         found: stored_objects.StoredRun | None = _named(ctx.run.id, known)
     else:
@@ -205,7 +207,9 @@ def started(
         CallAborted: the run that the caller names is not stored, a run that is too old to be
             resumed is still alive, or our namespace is missing and may not be created.
     """
-    same, known, now = stored_objects.fingerprint(given), run_stored.stored(ctx), ctx.clock.server()
+    same = stored_objects.fingerprint(given)
+    known = run_stored.stored(ctx)
+    now = ctx.clock.server()
     going = functools.partial(_going, ctx, seconds=seconds, waves=waves if mark else ())
     if ctx.run:
         run = _named(ctx.run.id, known)
@@ -232,7 +236,8 @@ def started(
     fresh = stored_objects.StoredRun(
         ctx.clock.token(), ctx.by, since=now, fingerprint=same, given=given, plan=plan
     )
-    target, after = run_stored.run_ref(fresh.id), {"input": given, "plan": waves}
+    target = run_stored.run_ref(fresh.id)
+    after = {"input": given, "plan": waves}
     change = api_changes.Change(
         "create", target, f"Store run {fresh.id}", fresh.to_config_map(), {}, after
     )
@@ -303,7 +308,8 @@ def _going(
     """The run goes on under a nonce of its own, and the nodes of all
     ``waves`` but the first wait.
     """
-    me, since = run_context.Run(run.id, ctx.clock.token()), ctx.clock.now()
+    me = run_context.Run(run.id, ctx.clock.token())
+    since = ctx.clock.now()
     run_lease.renew(ctx, me, seconds)
     run = _resumed(ctx, run) if resumed else run
     mark_waiting(ctx, run.id, queue_marks.nodes_of(waves, run.finished), since + seconds)
@@ -435,7 +441,8 @@ def _note(
 def _rewrite(run: stored_objects.StoredRun, sentence: str, **fields: t.Any) -> api_changes.Change:
     """What gives the stored run these fields."""
     before, after = run.data(), replace(run, **fields).data()
-    target, version = run_stored.run_ref(run.id), run.resource_version
+    target = run_stored.run_ref(run.id)
+    version = run.resource_version
     old = {key: before[key] for key in fields}
     new = {key: after[key] for key in fields}
     return api_changes.Change(

@@ -109,7 +109,8 @@ def _covered(snapshot: snapshots.Snapshot, workload: objects.Workload) -> t.Iter
 
 def _selector(workload: objects.Workload) -> objects.Raw | None:
     """Its pods only: with one of a Job or a DaemonSet among them no eviction would be allowed."""
-    own, wanted = OWN_LABEL.get((workload.api_version, workload.kind)), workload.selector
+    own = OWN_LABEL.get((workload.api_version, workload.kind))
+    wanted = workload.selector
     if not own or not wanted:
         return wanted
     return {
@@ -185,7 +186,8 @@ def conflicting(snapshot: snapshots.Snapshot) -> tuple[api_changes.Change, ...]:
     for guard in snapshot.budgets:
         if not is_one(snapshot, guard):
             continue
-        other, why = _other_budget(snapshot, guard), guard.sync_failed
+        other = _other_budget(snapshot, guard)
+        why = guard.sync_failed
         if not why and other:
             why = f"{other.ref} covers its pods now"
         if why:

@@ -61,7 +61,8 @@ class HeldLease:
     """The lease ``target``, held in the name of ``me``. Safe to use from several threads."""
 
     def __init__(self, ctx: run_context.Context, me: run_context.Run, target: objects.Ref) -> None:
-        self.me, self.target = me, target
+        self.me = me
+        self.target = target
         self._ctx = ctx
         self._raw: objects.Raw | None = None
         self._sent = clocks.Stopwatch(ctx.clock)
@@ -92,7 +93,8 @@ class HeldLease:
         self._sent = clocks.Stopwatch(self._ctx.clock)
 
     def _keep(self, lease: objects.Raw) -> None:
-        self._raw, self._confirmed = lease, self._sent
+        self._raw = lease
+        self._confirmed = self._sent
 
 
 class Heartbeat(HeldLease):

@@ -54,7 +54,8 @@ def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_l
     if ctx.check:
         return
     # By the server's clock, with which every reader compares it.
-    target, stamp = lease_ref(run.id), surge_records.micro_time(ctx.clock.server())
+    target = lease_ref(run.id)
+    stamp = surge_records.micro_time(ctx.clock.server())
     spec = {"holderIdentity": str(run), "leaseDurationSeconds": int(seconds), "renewTime": stamp}
 
     def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -71,7 +72,8 @@ def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_l
 
 def live_runs(ctx: run_context.Context, leases: t.Iterable[objects.Raw]) -> set[str]:
     """The runs whose own lease has not expired, by the API server's clock, which stamped it."""
-    now, runs = datetime.datetime.fromisoformat(ctx.clock.server()), set()
+    now = datetime.datetime.fromisoformat(ctx.clock.server())
+    runs = set()
     for lease in leases:
         renewed = (lease.get("spec") or {}).get("renewTime")
         if renewed and is_run_lease(lease):
@@ -261,7 +263,8 @@ def expired(
     Raises:
         ClusterError: they may not be read, or the server could not be reached.
     """
-    leases, dead = list(leases), {}
+    leases = list(leases)
+    dead = {}
     watched = {
         lock_leases.place_of(lease): lock_leases.Seen.among(lease, leases) for lease in leases
     }
@@ -285,7 +288,8 @@ def expired(
             if fresh is None or fresh.shows_life(before):
                 del watched[place]
             elif fresh.differs(before):
-                watched[place], since[place] = fresh, ctx.clock.now()
+                watched[place] = fresh
+                since[place] = ctx.clock.now()
                 needed[place] = _silence(ctx, fresh, over)
     return dead
 

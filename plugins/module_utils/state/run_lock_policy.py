@@ -44,7 +44,8 @@ class LockPolicy:
     """
 
     def __init__(self, ctx: run_context.Context, *, there: bool = False) -> None:
-        self._ctx, self.there = ctx, there
+        self._ctx = ctx
+        self.there = there
         self._one_at_a_time = ctx.clock.lock()
 
     def hold(self, entries: t.Mapping[str, str], prove_lock: run_requests.ProveLock) -> None:

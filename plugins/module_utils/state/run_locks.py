@@ -253,7 +253,9 @@ class Locks:
         *,
         all_shared: bool = False,
     ) -> None:
-        self._ctx, self._of_nodes, self._kind = ctx, kind == "Node", kind
+        self._ctx = ctx
+        self._of_nodes = kind == "Node"
+        self._kind = kind
         shared = ctx.locks if self._of_nodes and isinstance(ctx.locks, SharedLocks) else None
         self._stays = shared is not None and not all_shared
         self._keeper = shared.keeper if shared else LeaseRenewer(ctx)
@@ -440,7 +442,8 @@ class Locks:
         try:
             pool.submit(self._server.leave, _entries(locks), left).result(left / 2)
         except (errors.ClusterError, TimeoutError) as error:
-            nodes, why = ", ".join(lock.node for lock in locks), str(error) or "no answer in time"
+            nodes = ", ".join(lock.node for lock in locks)
+            why = str(error) or "no answer in time"
             self._ctx.tell(
                 phases.What.NOT_FENCED, f"the fence in the server keeps entries of {nodes}: {why}"
             )

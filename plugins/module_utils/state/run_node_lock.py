@@ -49,7 +49,8 @@ class LostLockError(run_context.CallAborted):
             f"Look at the other run. Nothing of this one is lost: {kept}.",
             f"{kind} {node}",
         )
-        self.node, self.why = node, why
+        self.node = node
+        self.why = why
 
 
 class NodeLock(run_heartbeats.HeldLease):
@@ -72,7 +73,10 @@ class NodeLock(run_heartbeats.HeldLease):
     ) -> None:
         namespace, _slash, name = place.partition("/")
         super().__init__(ctx, me, run_leases.ref(name, namespace))
-        self.node, self.kind, self.lost, self.heartbeat = node, kind, "", heartbeat
+        self.node = node
+        self.kind = kind
+        self.lost = ""
+        self.heartbeat = heartbeat
 
     def is_of(self, me: run_context.Run, place: str) -> bool:
         """Whether it holds this lease in the name of this run."""
@@ -219,7 +223,8 @@ class NodeLock(run_heartbeats.HeldLease):
             return run_leases.deletion(lease, f"Delete the lock of {self.what}")
 
         with self._one_at_a_time:
-            known, self._raw = self._raw, None
+            known = self._raw
+            self._raw = None
             if known is not None and not self.lost:
                 self._write(
                     decide, known, patience=patience, timeout=run_heartbeats.RENEW_WITHIN_SECONDS
@@ -336,7 +341,8 @@ def wait_for_expiry(  # noqa: C901
         if left is None:
             del waiting[node]
         else:
-            waiting[node], silent_since[node] = as_now(left, waiting[node]), now
+            waiting[node] = as_now(left, waiting[node])
+            silent_since[node] = now
             alive.add(node)
 
     while True:
@@ -359,7 +365,8 @@ def wait_for_expiry(  # noqa: C901
             if fresh is None:
                 take(node, None, ctx.clock.now())
             elif fresh.differs(seen):
-                waiting[node], silent_since[node] = fresh, ctx.clock.now()
+                waiting[node] = fresh
+                silent_since[node] = ctx.clock.now()
                 if fresh.shows_life(seen):
                     alive.add(node)
 

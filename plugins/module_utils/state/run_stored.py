@@ -63,7 +63,8 @@ def not_to_do(ctx: run_context.Context, run_id: str, nodes: t.Iterable[str]) -> 
     run = stored_objects.stored_run(raw) if raw else None
     if run is None:
         why = "is no longer stored: another start has finished it, or it was undone"
-        then, done = "starts anew", list(nodes)
+        then = "starts anew"
+        done = list(nodes)
     else:
         why, then = "has finished it in another start", "continues with the rest"
         done = [name for name in nodes if name in run.finished]

@@ -137,7 +137,8 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
     """From a ConfigMap; ``None`` if that is not a run of ours.
     Raises BadRecordError if it cannot be read.
     """
-    meta, data = raw["metadata"], raw.get("data") or {}
+    meta = raw["metadata"]
+    data = raw.get("data") or {}
     if not meta["name"].startswith(names.RUN_PREFIX) or "fingerprint" not in data:
         return None
     try:
@@ -257,7 +258,8 @@ def _waiting(snapshot: snapshots.Snapshot) -> list[Trace]:
 
 
 def _of_lease(lease: objects.Raw) -> list[Trace]:
-    meta, spec = lease["metadata"], lease.get("spec") or {}
+    meta = lease["metadata"]
+    spec = lease.get("spec") or {}
     if (meta.get("labels") or {}).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         return []
     run = (spec.get("holderIdentity") or "").partition("/")[0]

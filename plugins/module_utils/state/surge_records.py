@@ -104,7 +104,8 @@ class Surge:
         Raises:
             BadSurgeError: its record is of a version or shape this code does not know.
         """
-        meta, spec = raw["metadata"], raw.get("spec") or {}
+        meta = raw["metadata"]
+        spec = raw.get("spec") or {}
         text = (meta.get("annotations") or {}).get(names.SURGE)
         if text is None or not meta["name"].startswith(names.SURGE_PREFIX):
             return None

@@ -134,7 +134,8 @@ def _autoscaler(snapshot: snapshots.Snapshot, workload: objects.Workload) -> rea
     """An autoscaler lowers the count again before the second pod has served,
     unless its minimum holds that.
     """
-    scaler, wanted = snapshot.autoscaler_of(workload), workload.replicas + 1
+    scaler = snapshot.autoscaler_of(workload)
+    wanted = workload.replicas + 1
     if scaler is None or scaler.minimum >= wanted:
         return None
     why = (

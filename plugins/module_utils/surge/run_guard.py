@@ -159,7 +159,8 @@ def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
 
 
 def _protect(work: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]) -> None:
-    ctx, wave = work.ctx, _Wave(work, options, nodes)
+    ctx = work.ctx
+    wave = _Wave(work, options, nodes)
     if ctx.check:
         wave.predict()
         return
@@ -182,7 +183,10 @@ class _Wave:
     def __init__(
         self, call: run_guard_call.GuardCall, options: GuardOptions, nodes: list[str]
     ) -> None:
-        self.call, self.options, self.nodes, self.me = call, options, nodes, call.identity(nodes)
+        self.call = call
+        self.options = options
+        self.nodes = nodes
+        self.me = call.identity(nodes)
         seen = call.snapshot
         self.wanted = self.plan(seen)
         self.recorded = {surge.uid: surge for surge in surge_records.surges_in(seen)}
@@ -204,7 +208,8 @@ class _Wave:
         """The surges that are wanted now, by the UID of the workload;
         nodes that were lost since need none.
         """
-        ctx, lost = self.call.ctx, self.call.locks.lost()
+        ctx = self.call.ctx
+        lost = self.call.locks.lost()
         plans = self._routes(seen, [name for name in self.nodes if name not in lost])
         found = steps.surges(seen, plans, run=self.me.id, by=ctx.by, since=ctx.clock.server())
         return {surge.uid: surge for surge in found}
@@ -274,7 +279,8 @@ class _Wave:
                 guard_budget.written = True
             call.show_guard(guard_budget)
         for case in self.cases:
-            surge, old = self.wanted[case.workload.uid], self.recorded.get(case.workload.uid)
+            surge = self.wanted[case.workload.uid]
+            old = self.recorded.get(case.workload.uid)
             if old and old.run == self.me.id and surge.pod_uid == old.pod_uid:
                 surge = old
             else:
@@ -289,7 +295,8 @@ class _Wave:
 def _close_present(
     work: run_guard_call.GuardCall, case: run_raise.WorkloadSurge, wanted: surge_records.Surge
 ) -> None:
-    outcome, message = t.cast("outcomes.WorkloadOutcome", case.outcome), case.message
+    outcome = t.cast("outcomes.WorkloadOutcome", case.outcome)
+    message = case.message
     if case.open:
         outcome = outcomes.WorkloadOutcome.NOT_GIVEN_BACK
         message = f"{case.message} Its surge could not be undone in time: {case.waiting}"
@@ -361,7 +368,8 @@ def _predict_absent(work: run_guard_call.GuardCall, surge: surge_records.Surge) 
 def _give_back(
     work: run_guard_call.GuardCall, nodes: frozenset[str], surges: list[surge_records.Surge]
 ) -> None:
-    ctx, me = work.ctx, work.identity(sorted(nodes))
+    ctx = work.ctx
+    me = work.identity(sorted(nodes))
     cases = [run_raise.WorkloadSurge(one.workload, one.node, "undo", surge=one) for one in surges]
     for budget in guard_budgets.serving(work.snapshot, nodes):
         _remove_guard(work, budget, nodes)

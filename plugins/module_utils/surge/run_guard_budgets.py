@@ -67,7 +67,8 @@ class GuardBudgets:
         wanted: t.Iterable[guard_budgets.Guard],
         prove_locks: run_surge_lease.ProveLocks,
     ) -> None:
-        self._ctx, self._prove_locks = ctx, prove_locks
+        self._ctx = ctx
+        self._prove_locks = prove_locks
         self.budgets = [GuardBudget(guard) for guard in wanted]
 
     @property
@@ -128,7 +129,8 @@ class GuardBudgets:
 
     def _step(self, guard_budget: GuardBudget, snapshot: snapshots.Snapshot) -> None:
         place = (guard_budget.guard.budget.namespace, guard_budget.guard.budget.name)
-        budget, now = snapshot.budget(*place), self._ctx.clock.now()
+        budget = snapshot.budget(*place)
+        now = self._ctx.clock.now()
         laid = budget is not None and guard_budgets.ensuring(guard_budget.guard, budget) is None
         # Where its controller cannot count its pods, nothing more will come:
         # the drain goes on without it.

@@ -130,7 +130,8 @@ class GuardCall:
     findings: list[reasons.Finding] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.began, self.prior = self.ctx.clock.now(), dict[str, int]()
+        self.began = self.ctx.clock.now()
+        self.prior = dict[str, int]()
         self.locks = run_locks.Locks(self.ctx)
         self.services = run_services.Services(self.ctx, self.prior)
         self.snapshot = snapshots.Snapshot.of(self.found)
@@ -228,7 +229,9 @@ class GuardCall:
         """Step surges and guards until all are decided; what is not when ``limit``
         seconds are over is undone.
         """
-        ctx, live, late = self.ctx, events.live, False
+        ctx = self.ctx
+        live = events.live
+        late = False
         deadline = self.began + limit if limit is not None else float("inf")
         while True:
             snapshot = live.snapshot()
@@ -241,7 +244,8 @@ class GuardCall:
             if (surging.done and guards.done) or (late and over):
                 return
             if over:
-                late, deadline = True, ctx.clock.now() + UNDO_SECONDS
+                late = True
+                deadline = ctx.clock.now() + UNDO_SECONDS
                 guards.give_up()
                 surging.fail_open(
                     outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot

@@ -157,7 +157,8 @@ class Surges:
 
     def _claim(self, one: _Surge) -> None:
         if not one.claimed:
-            one.surge, one.claimed = self._writer.leases.claim(one.current), True
+            one.surge = self._writer.leases.claim(one.current)
+            one.claimed = True
 
     def _of(self, node: str) -> list[_Surge]:
         return [one for one in self._surges.values() if node == one.current.node and not one.lost]
@@ -219,7 +220,8 @@ class Surges:
     def _rebased(self, one: _Surge, snapshot: snapshots.Snapshot, *, lowered: bool = False) -> bool:
         if not self._writer.rebase(one, snapshot, lowered=lowered):
             return False
-        one.state, one.raising = "open", True
+        one.state = "open"
+        one.raising = True
         return True
 
     def _raise(self, one: _Surge, snapshot: snapshots.Snapshot) -> bool:
@@ -252,7 +254,8 @@ class Surges:
         if undo.waiting:
             return
         self._writer.leases.forget(one.current)
-        one.state, one.waiting = "done", ""
+        one.state = "done"
+        one.waiting = ""
         self._tell(phases.What.RESTORED, one, run_surge_lease.RESTORED)
 
     def _fail(self, one: _Surge, why: str) -> None:

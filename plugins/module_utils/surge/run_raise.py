@@ -102,8 +102,11 @@ class WorkloadSurge(run_surge_lease.TrackedSurge):
         """Decide the outcome; with ``undo`` what was changed for it is undone,
         else nothing more is written.
         """
-        self.outcome, self.message, self.remedy = what, message, remedy
-        self.again, self.state = False, "undo" if undo and self.surge and self.claimed else "undone"
+        self.outcome = what
+        self.message = message
+        self.remedy = remedy
+        self.again = False
+        self.state = "undo" if undo and self.surge and self.claimed else "undone"
         self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
 
     def tell(self, ctx: run_context.Context, what: phases.What, message: str) -> None:
@@ -288,9 +291,11 @@ class Surging:
             case.tell(self.ctx, phases.What.GIVEN_BACK, run_surge_lease.RESTORED)
             for kept in case.kept:
                 case.tell(self.ctx, phases.What.KEPT, kept)
-            case.surge, case.claimed = None, False
+            case.surge = None
+            case.claimed = False
             if case.again:
-                case.again, case.state = False, "plan"
+                case.again = False
+                case.state = "plan"
             else:
                 case.state = "undone"
                 case.outcome = case.outcome or outcomes.WorkloadOutcome.GIVEN_BACK
@@ -346,10 +351,12 @@ class _Raising:
         if why := steps.not_at_rest(look.snapshot, case.workload.uid):
             # What is still moving is refused for now, or has a pod too many;
             # so has an undo of a moment ago.
-            case.state, case.waiting = "plan", why
+            case.state = "plan"
+            case.waiting = why
             return
         if wanted is None:
-            case.state, case.outcome = "undone", outcomes.WorkloadOutcome.ENDED
+            case.state = "undone"
+            case.outcome = outcomes.WorkloadOutcome.ENDED
             case.message = f"No pod of {case.workload} has to leave by a surge any more."
             return
         try:
@@ -357,14 +364,17 @@ class _Raising:
         except errors.AlreadyExists:
             case.waiting = f"the record of another surge of {case.workload}"
             return
-        case.claimed, case.state, case.waiting = True, "raise", ""
+        case.claimed = True
+        case.state = "raise"
+        case.waiting = ""
         self.scale(case, look.snapshot)
 
     def _silent(self, case: WorkloadSurge, found: surge_records.Surge) -> bool:
         """Whether a foreign lease has not changed for its duration, on our own clock."""
         now = self._ctx.clock.now()
         if case.foreign != found.resource_version:
-            case.foreign, case.foreign_since = found.resource_version, now
+            case.foreign = found.resource_version
+            case.foreign_since = now
         return now - case.foreign_since >= found.duration
 
     def _take(self, case: WorkloadSurge, found: surge_records.Surge, look: Look) -> None:
@@ -376,12 +386,16 @@ class _Raising:
             case.state = "of_other_run"
             case.waiting = f"a fresh view of the surge of {found.workload}"
             return
-        case.surge, case.claimed, case.waiting = surge, True, ""
+        case.surge = surge
+        case.claimed = True
+        case.waiting = ""
         wanted = look.wanted.get(case.workload.uid)
         if found.run == self._me.id and wanted is not None and wanted.pod_uid == found.pod_uid:
-            case.surge, case.state = replace(surge, stage="raising"), "raise"
+            case.surge = replace(surge, stage="raising")
+            case.state = "raise"
         else:
-            case.state, case.again = "undo", True
+            case.state = "undo"
+            case.again = True
 
     def scale(self, case: WorkloadSurge, snapshot: snapshots.Snapshot) -> None:
         """Raise the count, with all that has to be changed before it."""
@@ -408,7 +422,9 @@ class _Raising:
 
     def wait(self, case: WorkloadSurge, look: Look) -> None:
         """Look whether the new pods serve, or never will."""
-        snapshot, surge, now = look.snapshot, case.current, self._ctx.clock.now()
+        snapshot = look.snapshot
+        surge = case.current
+        now = self._ctx.clock.now()
         workload = snapshot.workload(surge.uid)
         if self._writer.behind(workload):
             return
@@ -440,7 +456,9 @@ class _Raising:
         """Give up, unless it may only be a moment's."""
         now = self._ctx.clock.now()
         if case.blocked_since is None or case.blocked_by != why.code:
-            case.blocked_by, case.blocked_since, case.serving_since = why.code, now, None
+            case.blocked_by = why.code
+            case.blocked_since = now
+            case.serving_since = None
         # A count that was put back takes a moment to end a pod, and it may be a leaving one.
         acting = why.code == "surge_reverted" and steps.not_applied(snapshot, case.current)
         patient = now - case.blocked_since < SECONDS_BY_CODE.get(why.code, 0.0)
@@ -466,5 +484,8 @@ class _Raising:
 
     def _ready(self, case: WorkloadSurge, outcome: outcomes.WorkloadOutcome, message: str) -> None:
         case.surge = self._writer.leases.claim(replace(case.current, stage="ready"))
-        case.state, case.outcome, case.message, case.waiting = "ready", outcome, message, ""
+        case.state = "ready"
+        case.outcome = outcome
+        case.message = message
+        case.waiting = ""
         case.tell(self._ctx, phases.What.READY, message)

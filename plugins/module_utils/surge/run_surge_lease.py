@@ -71,7 +71,9 @@ class SurgeLeases:
         prove_locks: ProveLocks,
         found: t.Iterable[objects.Raw] = (),
     ) -> None:
-        self._ctx, self._holder, self._prove_locks = ctx, holder, prove_locks
+        self._ctx = ctx
+        self._holder = holder
+        self._prove_locks = prove_locks
         self._found = {lease["metadata"].get("uid"): lease for lease in found}
         self._held: dict[str, _Held] = {}
         self._turns: dict[str, threading.Lock] = {}
@@ -140,7 +142,8 @@ class SurgeLeases:
         return held.lease if held else self._found.get(surge.lease_uid, run_reconcile.UNREAD)
 
     def _claim(self, surge: surge_records.Surge, *, once: bool = False) -> surge_records.Surge:
-        name, now = self._holder or surge.holder, self._ctx.clock.server()
+        name = self._holder or surge.holder
+        now = self._ctx.clock.server()
         tried = False
 
         def decide(lease: objects.Raw | None) -> api_changes.Change | None:
@@ -270,7 +273,8 @@ class SurgeWriter:
     """
 
     def __init__(self, ctx: run_context.Context, leases: SurgeLeases) -> None:
-        self._ctx, self._writer = ctx, run_change_writer.ChangeWriter(ctx)
+        self._ctx = ctx
+        self._writer = run_change_writer.ChangeWriter(ctx)
         self.leases = leases
 
     def do(self, surge: surge_records.Surge, changes: t.Iterable[api_changes.Change]) -> bool:
@@ -288,7 +292,8 @@ class SurgeWriter:
         other = steps.rebased(snapshot, one.current, lowered=lowered)
         if other is None:
             return False
-        one.surge, one.serving_since = self.leases.claim(other), None
+        one.surge = self.leases.claim(other)
+        one.serving_since = None
         message = (
             f"scaled to {other.prior_replicas} replicas by somebody else: "
             "surge continued from there"

@@ -90,7 +90,8 @@ def surges(
             leaving.setdefault(plan.workload.uid, plan.pod)
     found = []
     for uid, pod in leaving.items():
-        workload, node = snapshot.workload(uid), snapshot.nodes.get(pod.node)
+        workload = snapshot.workload(uid)
+        node = snapshot.nodes.get(pod.node)
         if workload is None or node is None:
             continue
         surge = surge_records.Surge(
