@@ -300,7 +300,7 @@ def _tls(validate: bool) -> ssl.SSLContext:
 
 
 def send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeout: float) -> int:
-    """Send one call and return its HTTP status; see ``hook_calls.Send``.
+    """Send one call and return its HTTP status; see ``run_hook_calls.Send``.
 
     The timeout of a socket holds for each read, and none for the search of an address; so a thread
     of its own makes the call, and is left alone when the time is over.

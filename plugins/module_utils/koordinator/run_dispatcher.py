@@ -63,7 +63,7 @@ class AbandonedJobs:
         return [flight for flight in left if not flight.over]
 
     def let_pass(self, view: run_job_cache.JobView) -> None:
-        """Wait until all have passed and ended, for ``PASSES`` seconds; give the rest up."""
+        """Wait until all have passed and ended, for ``PASSES_SECONDS``; give the rest up."""
         with contextlib.suppress(run_context.CallAborted):
             for late in self.ctx.poll(run_starter.LOOK_EVERY_SECONDS, run_tracker.PASSES_SECONDS):
                 left = self.end(view.jobs())

@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 
 AROUND = ("pods", "budgets", "deployments", "replica_sets", "stateful_sets")
-"""The kinds that decide whether and when a pod may migrate, see ``observe.KINDS``."""
+"""The kinds that decide whether and when a pod may migrate."""
 
 LOOK_AGAIN_SECONDS = 2.0
 """Seconds after which limits are compared with the clock again even if nothing changed."""

@@ -106,8 +106,8 @@ def give_up(ctx: run_context.Context, run: str | None, recorded: t.Collection[st
     """End and delete those of the run (``None``: of any) whose nodes are no longer in maintenance.
 
     ``recorded`` are the nodes that are. A job that has evicted its pod is left to end, one that
-    somebody has paused to them, and one that does not pass arbitration within ``PASSES``
-    seconds stays as well.
+    somebody has paused to them, and one that does not pass arbitration within
+    ``run_tracker.PASSES_SECONDS`` stays as well.
     """
     jobs = run_tracker.JobTracker(ctx)
     for late in ctx.poll(LOOK_EVERY_SECONDS, run_tracker.PASSES_SECONDS):

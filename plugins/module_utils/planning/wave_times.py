@@ -8,7 +8,7 @@ In a wave, the successors of pods that are surged start first, all at the same t
 others leave: pods of one budget in a queue (``queues``), different budgets at the same time, so the
 slowest queue counts. Pods that leave by a PodMigrationJob go as fast as Koordinator's limits let
 them, but with backend ``auto`` they are evicted after ``job_wait``. How long a leaving pod takes is
-known within limits only (``stop_times``), so each wave has a range.
+known within limits only (``queues.Times.stop``), so each wave has a range.
 
 Between two waves nothing is left of what a budget allowed: a wave ends when the successors
 of its pods are Ready.

@@ -154,7 +154,7 @@ def _nodes(ctx: run_context.Context) -> list[objects.Node]:
 
 
 def _out(ctx: run_context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
-    """``stored_runs.records`` of all nodes of the cluster."""
+    """``node_records.records`` of all nodes of the cluster."""
     return node_records.records(_nodes(ctx))
 
 

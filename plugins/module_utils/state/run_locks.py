@@ -380,10 +380,9 @@ class Locks:
         and let the others hold for ``seconds``.
 
         Those that steps share are renewed further, unless they are to hold for longer than
-        between two calls.
-        A heartbeat is left for the usual time between two calls, or deleted if no lease names it
-        any more. All of it ends within ``LEAVE_WITHIN``: what is not deleted or
-        renewed by then expires.
+        between two calls. A heartbeat is left for the usual time between two calls, or deleted if
+        no lease names it any more. All of it ends within ``LEAVE_WITHIN_SECONDS``: what is not
+        deleted or renewed by then expires.
         """
         until = self._ctx.clock.now() + LEAVE_WITHIN_SECONDS
         going = [lock for node, lock in self._locks.items() if node in drop and lock.held]
