@@ -203,11 +203,8 @@ def _of_account(ctx: run_context.Context, options: AccessOptions, present: bool)
         settled = [
             Piece(x.wanted, x.found, accounts.present) if x.wanted in named else x for x in read
         ]
-        return [
-            *settled,
-            *(Piece(o, known.get(accounts.ref_of(o)), accounts.present) for o in wanted),
-            *going,
-        ]
+        settled += [Piece(o, known.get(accounts.ref_of(o)), accounts.present) for o in wanted]
+        return [*settled, *going]
     gone = {accounts.ref_of(one) for one in stale}
     unused = [
         role

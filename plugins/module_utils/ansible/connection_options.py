@@ -159,15 +159,13 @@ def shown(kubeconfig: t.Any) -> t.Any:
     such as ``default``.
     """
     if isinstance(kubeconfig, t.Mapping):
-        return {
-            key: masking.WHOLE if key == "env" else shown(inner)
-            for key, inner in kubeconfig.items()
-        }
-    return (
-        [shown(inner) for inner in kubeconfig]
-        if isinstance(kubeconfig, (list, tuple))
-        else kubeconfig
-    )
+        found = {key: shown(inner) for key, inner in kubeconfig.items()}
+        if "env" in found:
+            found["env"] = masking.WHOLE
+        return found
+    if isinstance(kubeconfig, (list, tuple)):
+        return [shown(inner) for inner in kubeconfig]
+    return kubeconfig
 
 
 def _userinfo(url: str) -> str:

@@ -71,10 +71,10 @@ def of_drain(arguments: Arguments) -> str:
     if not found:
         return ""
     nodes = list(option_values.names(arguments.get("nodes", arguments.get("name"))))
-    tasks = [
-        _task(module, {"nodes": nodes, **own, **(_moved(given) if module == "node_drain" else {})})
-        for module, own in STATES[state or "drain"]
-    ]
+    tasks = []
+    for module, own in STATES[state or "drain"]:
+        moved = _moved(given) if module == "node_drain" else {}
+        tasks.append(_task(module, {"nodes": nodes, **own, **moved}))
     kept = ", with the same connection options" if connection_options.given(arguments) else ""
     lines = "\n".join(tasks)
     return (

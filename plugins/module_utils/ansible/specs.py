@@ -177,6 +177,13 @@ class ClusterModuleSpec(ModuleSpec):
             return {**failure(missing_required_lib("kubernetes")), "exception": missing}
         run = run_context.Run.parse(arguments.get("run"))
         params = self.prepare(self.converted(arguments))
+        lacking = None
+        if self.lacking is not None:
+            lacking = functools.partial(
+                self.lacking,
+                nodes=option_values.names(arguments.get("nodes")),
+                within=option_values.names(arguments.get("namespaces")),
+            )
         return calls.perform(
             connection_options.connection(arguments, call.environ),
             lambda ctx: self.engine(ctx, params),
@@ -188,13 +195,7 @@ class ClusterModuleSpec(ModuleSpec):
             guard=call.guard,
             interruption=call.interruption,
             let_go=call.let_go,
-            lacking=functools.partial(
-                self.lacking,
-                nodes=option_values.names(arguments.get("nodes")),
-                within=option_values.names(arguments.get("namespaces")),
-            )
-            if self.lacking
-            else None,
+            lacking=lacking,
         )
 
 
@@ -225,15 +226,16 @@ def _invocation(
     spec: ModuleSpec, arguments: Arguments, hidden: t.AbstractSet[str]
 ) -> dict[str, t.Any]:
     """The arguments as Ansible shows them at high verbosity, without secrets."""
-    shown = {
-        name: masking.WHOLE
-        if option.get("no_log") and arguments.get(name) is not None
-        else connection_options.shown(arguments.get(name))
-        if name == "kubeconfig"
-        else arguments.get(name)
-        for name, option in spec.argument_spec.items()
-        if name not in spec.unshown
-    }
+    shown: Params = {}
+    for name, option in spec.argument_spec.items():
+        if name in spec.unshown:
+            continue
+        value = arguments.get(name)
+        if option.get("no_log") and value is not None:
+            value = masking.WHOLE
+        elif name == "kubeconfig":
+            value = connection_options.shown(value)
+        shown[name] = value
     return {"module_args": masking.masked(shown, hidden)}
 
 

@@ -330,9 +330,7 @@ class Pod(Object):
             ),
             requests=share.part(requests, shapes.AMOUNTS),
             deadline=meta.get("deletionTimestamp") or "",
-            unschedulable=""
-            if scheduled.get("status") == "True"
-            else _message(status, "PodScheduled", "False", "Unschedulable"),
+            unschedulable=_message(status, "PodScheduled", "False", "Unschedulable"),
             nominated=status.get("nominatedNodeName") or "",
             device_claims=_device_claims(spec, status),
             group=(spec.get("schedulingGroup") or {}).get("podGroupName") or "",

@@ -284,11 +284,9 @@ class WatchCache:
         """A node as the API server sent it; nodes have to be watched."""
         with self._wake:
             label = f"nodes of {name}" if self.scope else "nodes"
-            found = (
-                self._reflectors[label].objects.get(("", name))
-                if label in self._reflectors
-                else None
-            )
+            if label not in self._reflectors:
+                return None
+            found = self._reflectors[label].objects.get(("", name))
             return found["raw"] if found else None
 
     def fetch(self, wanted: t.Collection[str], *, again: bool = False) -> None:

@@ -77,12 +77,13 @@ class Interner:
         }
 
     def _fields(self, spec: Raw) -> Raw:
-        return {
-            key: self._pieces(value)
-            if key in _BY_CONTAINER
-            else self.part(value, shapes.POD_SPEC.get(key))
-            for key, value in spec.items()
-        }
+        found: dict[str, t.Any] = {}
+        for key, value in spec.items():
+            if key in _BY_CONTAINER:
+                found[key] = self._pieces(value)
+            else:
+                found[key] = self.part(value, shapes.POD_SPEC.get(key))
+        return found
 
     def _pieces(self, containers: t.Sequence[Raw] | None) -> t.Any:
         return [

@@ -434,16 +434,13 @@ class Snapshot:
         That is the pod, its workload, its claims, and budgets and autoscalers of its namespace:
         they may be its own.
         """
-        found = [
-            *self._by("unreadable budgets").get(pod.namespace),
-            *self._by("unreadable autoscalers").get(pod.namespace),
-        ]
+        found: list[t.Any] = [pod]
         workload = self.workload_of(pod)
-        known = [
-            (one.ref, one.unreadable)
-            for one in (pod, *([workload] if workload else []), *found)
-            if one.unreadable
-        ]
+        if workload:
+            found.append(workload)
+        found += self._by("unreadable budgets").get(pod.namespace)
+        found += self._by("unreadable autoscalers").get(pod.namespace)
+        known = [(one.ref, one.unreadable) for one in found if one.unreadable]
         for name in pod.claims:
             claim = self.claim(pod.namespace, name) or {}
             if parts := claim.get("unreadable", ""):

@@ -36,11 +36,9 @@ def read(name: str, value: t.Any) -> dict[str, t.Any]:
     Raises:
         BadOption: an argument does not exist, or its value or the configuration is invalid.
     """
-    given = specs.plain(
-        arguments_yaml.read(value, check.schema_of("koordinator"))[0]
-        if isinstance(value, str)
-        else value
-    )
+    if isinstance(value, str):
+        value, _faults = arguments_yaml.read(value, check.schema_of("koordinator"))
+    given = specs.plain(value)
     if not isinstance(given, dict):
         raise option_values.BadOption(name, value, EXPECTED)
     for key, inner in given.items():

@@ -107,14 +107,12 @@ def _document(config: t.Mapping[str, t.Any], schema: schemas.Schema) -> schemas.
         given = config.get(key)
         if given != wanted:
             message = f"{key} is {values.shown(given)}." if given else f"{key} is missing."
-            remedy = f"Write {key}: {wanted}." + (
-                f" For a {other} set flavor: {flavor}." if given == other else ""
-            )
-            rule = (
-                "look_alike"
-                if isinstance(given, str) and values.similar(given, [wanted])
-                else "wrong_document"
-            )
+            remedy = f"Write {key}: {wanted}."
+            if given == other:
+                remedy += f" For a {other} set flavor: {flavor}."
+            rule = "wrong_document"
+            if isinstance(given, str) and values.similar(given, [wanted]):
+                rule = "look_alike"
             yield schemas.Fault(
                 rule,
                 message,

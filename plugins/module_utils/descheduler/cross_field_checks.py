@@ -430,11 +430,9 @@ def _node_taints(plugin: profiles.Args) -> schemas.Faults:
                 continue
             key, equals, value = given.partition("=")
             if not selectors.is_key(key) or (equals and not (value and selectors.is_value(value))):
-                means = (
-                    values.shown(given.rpartition(":")[0])
-                    if ":" in given
-                    else "a key, or key=value"
-                )
+                means = "a key, or key=value"
+                if ":" in given:
+                    means = values.shown(given.rpartition(":")[0])
                 message = f"No taint is called {values.shown(given)}, so this entry has no effect."
                 remedy = f"Write {means}: an entry is for every effect."
                 yield schemas.warning(

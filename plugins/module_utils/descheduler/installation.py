@@ -110,11 +110,9 @@ def unread(workload: objects.Raw, place: Location) -> str:
             str(item.get("key")) for item in source.get("items") or ()
         ]
     if place.config_map not in mounted:
-        what = (
-            f"mounts the ConfigMaps {', '.join(sorted(mounted))}"
-            if mounted
-            else "mounts no ConfigMap"
-        )
+        what = "mounts no ConfigMap"
+        if mounted:
+            what = f"mounts the ConfigMaps {', '.join(sorted(mounted))}"
         right = values.similar(place.config_map, mounted) or (
             next(iter(mounted)) if len(mounted) == 1 else ""
         )

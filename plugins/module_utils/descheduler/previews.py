@@ -214,11 +214,9 @@ def _eviction(line: str) -> Eviction:
     if line.startswith("{"):
         fields = _json(line)
         pod = fields.get("pod")
-        where = (
-            pod
-            if isinstance(pod, dict)
-            else dict(zip(("namespace", "name"), str(pod).split("/"), strict=False))
-        )
+        where = pod
+        if not isinstance(pod, dict):
+            where = dict(zip(("namespace", "name"), str(pod).split("/"), strict=False))
     else:
         fields = {key: _unquoted(value) for key, value in _PAIR.findall(line)}
         namespace, _slash, name = fields.get("pod", "").partition("/")

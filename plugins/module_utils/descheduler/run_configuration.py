@@ -486,11 +486,9 @@ class Rollout:
             )
         else:
             outcome = outcomes.ConfigOutcome.UNCHANGED
-            is_so = (
-                "is paused already (dryRun: true)"
-                if self.intent == "pause"
-                else "already has this configuration"
-            )
+            is_so = "already has this configuration"
+            if self.intent == "pause":
+                is_so = "is paused already (dryRun: true)"
             message = f"{target.ref} {is_so}."
         stays = target.journal is not None and self.intent == "configure"
         paused = "Its evictions stay paused; resume them with state: resumed." if stays else ""

@@ -311,18 +311,16 @@ def roll_back(
     target.settle(_marked(target, journal.marks, sentence, journal.replicas, bare=journal.bare))
     target.reread()
     waiting = verification.settled(within=ROLLED_BACK_WITHIN_SECONDS).waiting
-    runs = f"but {waiting}" if waiting else f"and {'its pods run' if kept else 'the old one runs'}"
-    restored = (
-        f"{target.ref} is restored, {runs}"
-        if kept
-        else f"ConfigMap and {target.ref} are restored, {runs}"
-    )
+    if kept:
+        restored, running = f"{target.ref} is restored", "its pods run"
+    else:
+        restored, running = f"ConfigMap and {target.ref} are restored", "the old one runs"
+    restored += f", but {waiting}" if waiting else f", and {running}"
     target.tell(outcomes.ConfigOutcome.ROLLED_BACK, f"rolled back: {restored}")
     run_targets.leave(target, journal.ended(journal.resumes) if journal.stays_paused else None)
-    return (
-        f"{restored}."
-        f"{' Someone else changed the ConfigMap meanwhile; that was kept.' if kept else ''}"
-    )
+    if kept:
+        return f"{restored}. Someone else changed the ConfigMap meanwhile; that was kept."
+    return f"{restored}."
 
 
 def _restored(target: run_targets.DeschedulerTarget, journal: rollback_record.Journal) -> bool:

@@ -226,11 +226,10 @@ def similar(word: str, known: t.Iterable[str]) -> str:
 
 def shown(value: t.Any, length: int = 40) -> str:
     """The value as JSON, a string in single quotes, shortened to ``length`` characters."""
-    text = (
-        f"'{value}'"
-        if isinstance(value, str)
-        else json.dumps(value, default=str, ensure_ascii=False)
-    )
+    if isinstance(value, str):
+        text = f"'{value}'"
+    else:
+        text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= length else f"{text[: length - 3]}..."
 
 

@@ -81,11 +81,9 @@ def shut_down(facts: pod_facts.PodFacts) -> str:
     machine = machine_of(facts)
     if machine is None or machine.on_eviction != "stops":
         return ""
-    why = (
-        f" and it cannot be migrated ({machine.why.rstrip('.')})"
-        if machine.strategy != "None"
-        else ""
-    )
+    why = ""
+    if machine.strategy != "None":
+        why = f" and it cannot be migrated ({machine.why.rstrip('.')})"
     return (
         f"{machine.ref} is shut down by an eviction: its eviction strategy is "
         f"{machine.strategy}{why}."

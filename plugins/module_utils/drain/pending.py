@@ -146,12 +146,11 @@ def silent(snapshot: snapshots.Snapshot, one: node_records.Awaited) -> objects.R
 def _living(snapshot: snapshots.Snapshot, workload: objects.Workload) -> list[objects.Pod]:
     # A scale subresource need not say which pods it counts: then they are known
     # by their owner alone.
-    owned = workload.selector is None
-    pods = (
-        snapshot.owned_pods(workload.uid)
-        if owned
-        else snapshot.selected(workload.namespace, workload.selector)
-    )
+    pods: t.Iterable[objects.Pod]
+    if workload.selector is None:
+        pods = snapshot.owned_pods(workload.uid)
+    else:
+        pods = snapshot.selected(workload.namespace, workload.selector)
     return [pod for pod in pods if pod.owner and not pod.deleting and not pod.finished]
 
 
@@ -182,14 +181,12 @@ def only_its_node(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
     """Whether no other node takes such a pod by its labels and taints,
     also once all that are out of service are back.
     """
-    return not any(
-        node_affinity.selects(pod.placed, node)
-        and not node_taints.untolerated(
-            pod.tolerations, (taint for taint in node.taints if taint.get("key") not in PASSING)
-        )
-        for node in snapshot.nodes.values()
-        if node.name != pod.node
-    )
+    for node in snapshot.nodes.values():
+        if node.name != pod.node and node_affinity.selects(pod.placed, node):
+            lasting = [taint for taint in node.taints if taint.get("key") not in PASSING]
+            if not node_taints.untolerated(pod.tolerations, lasting):
+                return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

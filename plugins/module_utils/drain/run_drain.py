@@ -302,11 +302,9 @@ class _Drain:
             node_drain.outcome = outcomes.DrainOutcome.SELECTED_GONE
             node_drain.message = f"Node {node_drain.name} would lose the selected pods.{presumed}"
             return
-        proven = (
-            node_drain.drained(node_drain.node, node_drain.record)
-            if node_drain.node and node_drain.record
-            else None
-        )
+        proven = None
+        if node_drain.node and node_drain.record:
+            proven = node_drain.drained(node_drain.node, node_drain.record)
         shown = run_node_drain.predicted(self.ctx, node_drain, self.live.raw_node(node_drain.name))
         for change in (*shown[:-1], self.awaited.predicted(node_drain), proven, *shown[-1:]):
             if change:

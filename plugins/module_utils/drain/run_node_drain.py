@@ -335,6 +335,9 @@ def too_late(moves: t.Sequence[run_pod_drain.PodDrain], missing: t.Sequence[str]
 
 def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
     pod = move.pod
+    waited = 0.0
+    if move.state != "skipped":
+        waited = round((move.ended or now) - move.since, 3)
     shown: dict[str, t.Any] = {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -343,9 +346,7 @@ def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
         "route": "replace" if move.plan.code == released.CODE else move.plan.route,
         "outcome": outcomes.word_of(move.outcome or outcomes.PodOutcome.NOT_MOVED),
         "reason": move.reason,
-        "waited_seconds": round((move.ended or now) - move.since, 3)
-        if move.state != "skipped"
-        else 0.0,
+        "waited_seconds": waited,
     }
     if move.blocked_by and move.state == "failed":
         shown["blocked_by"] = move.blocked_by

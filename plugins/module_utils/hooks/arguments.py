@@ -117,11 +117,8 @@ def variable(name: str, value: t.Any, hook: hook_definitions.Hook) -> list[dict[
         if rule.tasks:
             path = Path(rule.tasks).expanduser().absolute()
             plain["tasks"] = str(path.resolve())
-            faults += (
-                []
-                if path.is_file()
-                else [(f"{name}[{index}].tasks", rule.tasks, f"a file; there is no {path}")]
-            )
+            if not path.is_file():
+                faults.append((f"{name}[{index}].tasks", rule.tasks, f"a file; there is no {path}"))
         found.append(plain)
     if faults:
         raise option_values.BadOptions(faults)

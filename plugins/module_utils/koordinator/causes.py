@@ -271,11 +271,9 @@ def _crowded(
 ) -> reasons.Reason | None:
     uids = {job.pod.uid for job in others}
     named = {(job.pod.namespace, job.pod.name) for job in others}
-    beside = (
-        [found for found in snapshot.pods_on({pod.node}) if found.uid != pod.uid]
-        if pod.node
-        else []
-    )
+    beside: list[objects.Pod] = []
+    if pod.node:
+        beside = [found for found in snapshot.pods_on({pod.node}) if found.uid != pod.uid]
     on_node = sum(found.uid in uids or (found.namespace, found.name) in named for found in beside)
     in_namespace = sum(job.pod.namespace == pod.namespace for job in others)
     return (
@@ -309,11 +307,9 @@ def _of_workload(
     workload = snapshot.workload_of(pod)
     if pod.owner is None or workload is None:
         return None
-    found = (
-        snapshot.selected(workload.namespace, workload.selector)
-        if workload.selector
-        else snapshot.pods
-    )
+    found: t.Iterable[objects.Pod] = snapshot.pods
+    if workload.selector:
+        found = snapshot.selected(workload.namespace, workload.selector)
     # Pods that have ended are among them: they count as unavailable.
     pods = [
         pod for pod in found if (owner := snapshot.workload_of(pod)) and owner.uid == workload.uid
@@ -386,11 +382,9 @@ def why(
     """
     age = now - seconds_of(job.created)
     if age > (job.ttl or migration_jobs.KEPT_WITHOUT_TTL) + LATE_SECONDS:
-        limit = (
-            f"its ttl of {job.ttl:.0f} s"
-            if job.ttl
-            else f"the {migration_jobs.KEPT_WITHOUT_TTL:.0f} s of such jobs"
-        )
+        limit = f"the {migration_jobs.KEPT_WITHOUT_TTL:.0f} s of such jobs"
+        if job.ttl:
+            limit = f"its ttl of {job.ttl:.0f} s"
         return f"has outlived {limit}"
     if CREATED_BY in job.annotations and forgotten(job, controllers):
         return "was created by an earlier process of koord-descheduler, and later ones ignore it"

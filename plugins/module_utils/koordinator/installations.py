@@ -193,11 +193,7 @@ def none(given: installation.Location, found: t.Sequence[Installation]) -> reaso
         )
     chart = CHARTS[0]
     where = f" in namespace {given.namespace}" if given.namespace else ""
-    what = (
-        f"Deployment {given.deployment}"
-        if given.deployment
-        else f"Deployment that runs {DESCHEDULER}"
-    )
+    what = f"Deployment {given.deployment or f'that runs {DESCHEDULER}'}"
     message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
     options = " and ".join(drain_policy.KOORDINATOR[:2])
     remedy = f"Install koord-descheduler, or set {options} to the ones it has."

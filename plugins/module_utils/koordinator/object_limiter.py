@@ -138,11 +138,9 @@ def limited(
         free, then = next_token(times, gap, burst), next_token([*times, *upcoming], gap, burst)
         if then <= now:
             continue
-        what = (
-            str(workload.ref if workload else pod.owner)
-            if scope == "workload"
-            else f"namespace {key}"
-        )
+        what = f"namespace {key}"
+        if scope == "workload":
+            what = str(workload.ref if workload else pod.owner)
         until = f"the next one goes at {_clock(free)} UTC" if free > now else "one is about to go"
         return reasons.Reason(
             "object_limiter",

@@ -85,13 +85,14 @@ def unusable(raw: objects.Raw, pod: objects.Pod) -> reasons.Reason | None:
             "Name the pod's controller or a labelSelector as owner.",
         )
     if not any(_serves(owner, pod) for owner in owners):
+        remedy = "Name its labels as owner."
+        if pod.owner:
+            remedy = f"Name its controller ({pod.owner}) or its labels as owner."
         return reasons.Reason(
             "not_for_pod",
             f"None of the owners of Reservation {name} matches {pod.ref}: "
             "its successor would not take it.",
-            f"Name its controller ({pod.owner}) or its labels as owner."
-            if pod.owner
-            else "Name its labels as owner.",
+            remedy,
         )
     wanted = ((spec.get("template") or {}).get("spec") or {}).get(
         "schedulerName"

@@ -107,6 +107,10 @@ class JobMove(run_tracker.TrackedJob):
                 max(0.0, causes.seconds_of(self.ended) - causes.seconds_of(job.created)), 1
             )
         known = ("phase", "status", "reason", "node", "reservation")
+        newcomer = None
+        if new_pod:
+            node = self.new_node or (job.node if job else "")
+            newcomer = {**_shown(new_pod), "node": node}
         return {
             "name": self.name,
             "outcome": outcomes.word_of(self.outcome),
@@ -115,9 +119,7 @@ class JobMove(run_tracker.TrackedJob):
             **{key: getattr(job, key, "") for key in known},
             "cause": cause.to_dict() if cause else None,
             "pod": {**_shown(self.target), "node": self.pod.node if self.pod else ""},
-            "new_pod": {**_shown(new_pod), "node": self.new_node or (job.node if job else "")}
-            if new_pod
-            else None,
+            "new_pod": newcomer,
             "mode": job.mode if job else self.mode,
             "paused": job is not None and job.paused,
             "ttl": job.ttl if job else 0.0,
@@ -164,14 +166,11 @@ class JobMoves:
             if move.state == "queued":
                 self._create(move)
             if move.state == "following":
-                without = (
-                    outcomes.JobOutcome.PAUSED
-                    if self.settings.paused
-                    else outcomes.JobOutcome.CREATED
-                )
-                outcome = (
-                    outcomes.JobOutcome.MOVED if wait and not self.settings.paused else without
-                )
+                outcome = outcomes.JobOutcome.CREATED
+                if self.settings.paused:
+                    outcome = outcomes.JobOutcome.PAUSED
+                elif wait:
+                    outcome = outcomes.JobOutcome.MOVED
                 move.close(outcome, f"Job {move.name} would move {move.target}.")
 
     def follow(self, looks: run_job_cache.Looks, deadline: float) -> None:
@@ -234,11 +233,9 @@ class JobMoves:
         move.announced = ""
         move.announced_at = self.ctx.clock.now()
         if not self.ctx.check:
-            ttl = (
-                f", ttl {migration_jobs.go_duration(self.settings.ttl)}"
-                if self.settings.ttl
-                else ""
-            )
+            ttl = ""
+            if self.settings.ttl:
+                ttl = f", ttl {migration_jobs.go_duration(self.settings.ttl)}"
             move.announce(
                 self.ctx,
                 f"job {move.name} created ({self.settings.mode}{how}{ttl})",

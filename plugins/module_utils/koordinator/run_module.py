@@ -260,11 +260,10 @@ def jobs(ctx: run_context.Context, options: JobOptions) -> run_context.Result:
 def _nothing(ctx: run_context.Context, options: JobOptions) -> reasons.Finding:
     """That what was asked for selects nothing, which may be right, or a typing error."""
     selection = options.selection
+    selector = selection.selector
     parts = {
         "nodes": ", ".join(selection.nodes),
-        "pod_selector": selectors.as_query(selection.selector)
-        if selection.selector is not None
-        else "",
+        "pod_selector": "" if selector is None else selectors.as_query(selector),
         "namespaces": ", ".join(selection.namespaces),
     }
     subject = " and ".join(f"{name} {value}" for name, value in parts.items() if value)

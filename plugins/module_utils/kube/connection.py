@@ -297,7 +297,9 @@ def _endpoint(configuration: Any, options: ConnectionOptions, source: str) -> tr
             client_key=options.client_key or configuration.key_file or "",
             source=source,
         )
-    headers = options.proxy_headers
+    proxy_headers = configuration.proxy_headers
+    if options.proxy_headers:
+        proxy_headers = urllib3.util.make_headers(**options.proxy_headers)
     return transports.Endpoint(
         base=base,
         context=context,
@@ -305,9 +307,7 @@ def _endpoint(configuration: Any, options: ConnectionOptions, source: str) -> tr
         assert_hostname=configuration.assert_hostname,
         proxy=str(options.proxy or configuration.proxy or ""),
         no_proxy=str(options.no_proxy or configuration.no_proxy or ""),
-        proxy_headers=urllib3.util.make_headers(**headers)
-        if headers
-        else configuration.proxy_headers,
+        proxy_headers=proxy_headers,
     )
 
 

@@ -232,10 +232,12 @@ def _replaced(
     for plan in plans:
         if plan.route == "replace" and plan.workload:
             found.setdefault(plan.workload.uid, []).append(plan)
-    workloads = ((snapshot.workload(uid), some) for uid, some in found.items())
-    return [
-        (-(-len(some) // released.most_at_once(one)) if one else 1, some) for one, some in workloads
-    ]
+    rounds: list[Rounds] = []
+    for uid, some in found.items():
+        workload = snapshot.workload(uid)
+        at_once = released.most_at_once(workload) if workload else len(some)
+        rounds.append((math.ceil(len(some) / at_once), some))
+    return rounds
 
 
 def _parts(times: queues.Times, queue: queues.Queue) -> Parts:

@@ -92,8 +92,10 @@ def per_workload(controller: Controller, replicas: int) -> tuple[int, int]:
 
 def scaled(amount: Amount, replicas: int) -> int:
     """A percentage is rounded down, at least 1 and at most ``replicas``; ``None`` is derived."""
-    if amount is None:
-        amount = "10%" if replicas > 10 else 2 if replicas >= 4 else 1
+    if amount is None and replicas > 10:
+        amount = "10%"
+    elif amount is None:
+        amount = 2 if replicas >= 4 else 1
     if isinstance(amount, str):
         amount = math.floor(replicas * int(amount.rstrip("%")) / 100)
     return min(amount or 1, replicas)

@@ -90,8 +90,11 @@ def duration(seconds: float | None) -> str:
 def between(least: float | None, most: float | None) -> str:
     """``14 to 39 s`` of what is known within limits, or ``14 s`` if both are the same."""
     first, last = duration(least), duration(most)
-    seconds = first.endswith(" s") and "min" not in f"{first}{last}"
-    return last if first == last else f"{first.removesuffix(' s') if seconds else first} to {last}"
+    if first == last:
+        return last
+    if first.endswith(" s") and "min" not in f"{first}{last}":
+        first = first.removesuffix(" s")
+    return f"{first} to {last}"
 
 
 def foreseen(totals: model.Totals) -> str:

@@ -355,11 +355,9 @@ def _is_lock(lease: objects.Raw) -> bool:
 
 def _node_of(lock: objects.Raw) -> str:
     """The node that it locks, empty if it locks a descheduler."""
-    return (
-        ""
-        if lock["metadata"]["name"].startswith(names.DESCHEDULER_PREFIX)
-        else run_lease.node_of(lock)
-    )
+    if lock["metadata"]["name"].startswith(names.DESCHEDULER_PREFIX):
+        return ""
+    return run_lease.node_of(lock)
 
 
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:

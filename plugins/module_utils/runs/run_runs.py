@@ -83,11 +83,8 @@ def clear(
     """Take the run's marks back; ``nodes`` are all nodes of the cluster where they
     have just been read.
     """
-    wanted = [
-        node
-        for node in (_listed(ctx) if nodes is None else nodes)
-        if run_id in queue_marks.runs_of(node)
-    ]
+    nodes = _listed(ctx) if nodes is None else nodes
+    wanted = [node for node in nodes if run_id in queue_marks.runs_of(node)]
     _all(ctx, wanted, run_id, queue_marks.removed_from)
 
 

@@ -39,11 +39,12 @@ def template_cost(workload: objects.Workload) -> str | None:
 def cost(pod: objects.Pod, value: str | None) -> api_changes.Change:
     """Set or (``None``) remove the pod's deletion cost."""
     before = pod.annotations.get(names.DELETION_COST)
+    sentence = f"Remove the deletion cost of {pod.ref}"
+    if value:
+        sentence = f"Set the deletion cost of {pod.ref} to {value}"
     return api_changes.patch(
         pod,
-        f"Set the deletion cost of {pod.ref} to {value}"
-        if value
-        else f"Remove the deletion cost of {pod.ref}",
+        sentence,
         {"metadata": {"annotations": {names.DELETION_COST: value}}},
         {names.DELETION_COST: before} if before is not None else {},
         {names.DELETION_COST: value} if value is not None else {},
@@ -255,11 +256,9 @@ def hindrance(
     """
     if rejected := unready.rejected(snapshot, workload):
         # Once the pod is gone, a quota has room for its successor; others reject that, too.
-        remedy = (
-            f"Make room in the quota for one more pod, or {eligibility.ACCEPT}."
-            if "exceeded quota" in rejected
-            else "Correct what it names: after an eviction the successor would be rejected as well."
-        )
+        remedy = "Correct what it names: after an eviction the successor would be rejected as well."
+        if "exceeded quota" in rejected:
+            remedy = f"Make room in the quota for one more pod, or {eligibility.ACCEPT}."
         return reasons.Reason("surge_refused", f"{rejected[0].upper()}{rejected[1:]}.", remedy)
     for pod in newcomers:
         if pod.nominated and pod.unschedulable and not pod.node:

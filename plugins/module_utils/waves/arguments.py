@@ -111,13 +111,14 @@ def _prepared(params: specs.Params) -> specs.Params:
     }
     nodes = params["nodes"]
     kept = ("state", "nodes", "on_failure", "has_work", "tasks_timeout", "fences", "fenced", "last")
+    plan = None
+    if params["plan"] is not None:
+        plan = _options("plan", params, max_parallel=len(nodes))
     return {
         **{name: params[name] for name in (*kept, "lease_duration")},
         **rules,
         "evacuates": params["goal"] == "evacuated",
-        "plan": _options("plan", params, max_parallel=len(nodes))
-        if params["plan"] is not None
-        else None,
+        "plan": plan,
         "cordon": _options("cordon", params, stored=True, adopt=params["adopt"]),
         "guard": _options("protect", params),
         "drain": _options("migrate", params),

@@ -111,14 +111,12 @@ def left_out(plan: Answer) -> list[str]:
     which the report has told in full.
     """
     left = plan.get("left_out") or ()
-    about = (entry for entry in entries(plan) if entry["name"] in left)
-    return [
-        (
-            f"{entry['message']} It was left "
-            f"out{', and stays out of service' if entry.get('record') else ''}."
-        )
-        for entry in about
-    ]
+    found = []
+    for entry in entries(plan):
+        if entry["name"] in left:
+            stays = ", and stays out of service" if entry.get("record") else ""
+            found.append(f"{entry['message']} It was left out{stays}.")
+    return found
 
 
 def sentence(finding: Entry) -> str:
