@@ -312,10 +312,10 @@ def roll_back(
     target.reread()
     waiting = verification.settled(within=ROLLED_BACK_WITHIN_SECONDS).waiting
     if kept:
-        restored, running = f"{target.ref} is restored", "its pods run"
+        restored, works = f"{target.ref} is restored", "its pods run"
     else:
-        restored, running = f"ConfigMap and {target.ref} are restored", "the old one runs"
-    restored += f", but {waiting}" if waiting else f", and {running}"
+        restored, works = f"ConfigMap and {target.ref} are restored", "the old one runs"
+    restored += f", but {waiting}" if waiting else f", and {works}"
     target.tell(outcomes.ConfigOutcome.ROLLED_BACK, f"rolled back: {restored}")
     run_targets.leave(target, journal.ended(journal.resumes) if journal.stays_paused else None)
     if kept:
