@@ -21,7 +21,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.ansible import specs
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-WITHIN = 10
+CUT_OFF_AFTER_SECONDS = 10
 """Seconds after which a call that was asked to end is cut off."""
 
 
@@ -34,7 +34,7 @@ def heeded() -> t.Iterator[specs.Interruption]:
         if not interruption.asked:
             interruption.asked = True
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(WITHIN)
+            signal.alarm(CUT_OFF_AFTER_SECONDS)
         elif number == signal.SIGINT:
             os._exit(1)
 

@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.plugin_utils import _i
 PREFIX = "kubeops-note-"
 TREE = str(pathlib.Path(__file__).parents[5])
 """The folder with ``ansible_collections``."""
-LET_GO_WITHIN = 15.0
+LET_GO_WITHIN_SECONDS = 15.0
 """Seconds that the main process waits for what was held to be let go."""
 OVERDUE = 15.0
 """Seconds until a process that was asked to end is cut off: Ansible gives its workers ten."""
@@ -101,7 +101,7 @@ class _End:
             return
         if not self._asked:
             self._asked = True
-            self._latest = time.monotonic() + _interrupts.WITHIN
+            self._latest = time.monotonic() + _interrupts.CUT_OFF_AFTER_SECONDS
             self._groups = _groups(multiprocessing.active_children())
             sys.unraisablehook = _raise_again
             threading.Thread(target=self._cut_off, args=(128 + number,), daemon=True).start()
@@ -185,6 +185,6 @@ def _let_go(run: str, target: t.Mapping[str, t.Any]) -> None:
             env=environ,
             text=True,
             capture_output=True,
-            timeout=LET_GO_WITHIN,
+            timeout=LET_GO_WITHIN_SECONDS,
             check=False,
         )

@@ -25,8 +25,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 
-_RESTARTS = 2
-_REFUSED = 30.0
+_MAX_RESTARTS = 2
+_REFUSED_SECONDS = 30.0
+_REFUSALS = (errors.Forbidden, errors.Unauthorized)
+_TRIED_AGAIN = (*_REFUSALS, errors.Unreachable, errors.Overloaded)
 PATIENCE = 60.0
 """Seconds a single request may be tried again while the API server is away or overloaded."""
 NO_PATIENCE = 0.0
@@ -74,7 +76,7 @@ class Cluster:
     """One cluster. Safe to use from many threads.
 
     `answered` says that the server is known to be there. Until a server has answered for the first
-    time, requests to it are retried for FIRST_CONTACT seconds at most.
+    time, requests to it are retried for FIRST_CONTACT_SECONDS at most.
     """
 
     def __init__(
@@ -148,39 +150,23 @@ class Cluster:
         began = self.clock.now()
         deadline = began + patience
         backoff = retry.Backoff(self.clock)
-        refusals = retry.Refusals(self.clock, min(patience, _REFUSED))
+        refusals = retry.Refusals(self.clock, min(patience, _REFUSED_SECONDS))
         while True:
             try:
-                answer = parsed(self._exchange.whole(request, timeout, before_send))
-                if answer is None:
-                    kind = errors.UnknownOutcome if request.writes else errors.ServerError
-                    raise kind(
-                        "the answer is not JSON: is this the address of an API server?",
-                        request=request,
-                    )
-                return answer
-            except (
-                errors.Forbidden,
-                errors.Unauthorized,
-                errors.Unreachable,
-                errors.Overloaded,
-            ) as error:
-                if isinstance(error, (errors.Forbidden, errors.Unauthorized)):
+                return _object(request, parsed(self._exchange.whole(request, timeout, before_send)))
+            except _TRIED_AGAIN as error:
+                if isinstance(error, _REFUSALS):
                     delay = refusals.delay(error, self.granted(request))
                 else:
                     if not (self._exchange.answered or isinstance(error, errors.Unrenewed)):
-                        deadline = min(deadline, began + exchange.FIRST_CONTACT)
+                        deadline = min(deadline, began + exchange.FIRST_CONTACT_SECONDS)
                         error.advice = (
                             f"Check the address in {self.source}, the network and the proxy."
                         )
                     delay = backoff.delay(error)
                 left = deadline - self.clock.now()
-                if (
-                    delay is None
-                    or left <= 0
-                    or self._closed.is_set()
-                    or (error.retry_after or 0.0) > left
-                ):
+                too_late = left <= 0 or (error.retry_after or 0.0) > left
+                if delay is None or too_late or self._closed.is_set():
                     if isinstance(error, errors.Forbidden):
                         self.refusals.append(error)
                     raise
@@ -228,7 +214,7 @@ class Cluster:
                     raise
                 restarts += 1
                 items, token = [], ""
-                limit = limit if restarts <= _RESTARTS else 0
+                limit = limit if restarts <= _MAX_RESTARTS else 0
                 continue
             items += answer.get("items") or ()
             metadata = answer.get("metadata") or {}
@@ -264,3 +250,11 @@ class Cluster:
         """Ends waits for a retry and closes idle connections."""
         self._closed.set()
         self._connection.close()
+
+
+def _object(request: verbs.Request, answer: dict[str, Any] | None) -> dict[str, Any]:
+    """The object in an answer; raises UnknownOutcome or ServerError if there is none."""
+    if answer is not None:
+        return answer
+    kind = errors.UnknownOutcome if request.writes else errors.ServerError
+    raise kind("the answer is not JSON: is this the address of an API server?", request=request)

@@ -96,7 +96,7 @@ def connect(
     guard: Callable[[], None] | None = None,
     answered: bool = True,
 ) -> client.Cluster:
-    """Reads the credentials, for at most `credentials.ABANDONED` seconds;
+    """Reads the credentials, for at most `credentials.ABANDONED_AFTER_SECONDS`;
     nothing is sent yet. Raises ConfigError.
 
     `user_agent` is sent with every request, for the audit log. `guard` is called before every

@@ -29,7 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
     from urllib3._collections import HTTPHeaderDict  # public only since urllib3 2
 
-ABANDONED = exec_plugin.DEADLINE_SECONDS + 5.0
+ABANDONED_AFTER_SECONDS = exec_plugin.DEADLINE_SECONDS + 5.0
 """Seconds after which a reading counts as hung, as a network file system or a login server may."""
 _AHEAD_SECONDS = 120.0
 """Seconds before its expiry in which a credential is renewed while it is still used."""
@@ -100,10 +100,11 @@ class Credentials:
         self._loaded: Loaded
         self.generation = -1
         reading = self._read()
-        if not reading.over.wait(ABANDONED):
+        if not reading.over.wait(ABANDONED_AFTER_SECONDS):
             self._end_reading()
             raise errors.ConfigError(
-                f"reading the credentials takes longer than {ABANDONED:.0f} s", remedy=_LOGIN
+                f"reading the credentials takes longer than {ABANDONED_AFTER_SECONDS:.0f} s",
+                remedy=_LOGIN,
             )
         if reading.error is not None:
             raise reading.error
@@ -172,7 +173,7 @@ class Credentials:
             if seen is not None and self.generation != seen:
                 reading = _Reading(self._clock)
                 reading.over.set()
-            elif reading is None or self._clock.now() >= reading.began + ABANDONED:
+            elif reading is None or self._clock.now() >= reading.began + ABANDONED_AFTER_SECONDS:
                 reading = self._reading = _Reading(self._clock)
                 if self.generation >= 0:
                     self._not_before = self._clock.now() + self._pause.delay()
@@ -214,7 +215,9 @@ class Credentials:
         raises Unrenewed if there are no new credentials.
         """
         began = self._clock.now()
-        if not reading.over.wait(min(within, max(reading.began + ABANDONED - began, 0.0))):
+        if not reading.over.wait(
+            min(within, max(reading.began + ABANDONED_AFTER_SECONDS - began, 0.0))
+        ):
             waited = self._clock.now() - reading.began
             raise errors.Unrenewed(
                 f"{self._loaded.renewer} has not answered for {waited:.0f} s",

@@ -88,18 +88,17 @@ class ClusterError(Exception):
         self.advice = remedy or self.remedy
 
     def __str__(self) -> str:
-        asked = ""
+        text = self.rule
         if self.request is not None:
-            words = (self.request.verb, self.request.resource, self.request.object)
-            asked = " ".join(word for word in words if word) + ": "
-        parts = [self.message, *(c.message for c in self.causes if c.reason == "DisruptionBudget")]
-        message = _short(" ".join(part for part in parts if part))
-        code = " ".join(part for part in (str(self.status or ""), self.reason) if part)
-        text = (
-            f"{asked}{self.rule}"
-            + (f" ({code})" if code else "")
-            + (f": {message}" if message else "")
-        )
+            asked = (self.request.verb, self.request.resource, self.request.object)
+            text = f"{' '.join(filter(None, asked))}: {text}"
+        code = " ".join(filter(None, (str(self.status or ""), self.reason)))
+        if code:
+            text += f" ({code})"
+        of_budgets = (c.message for c in self.causes if c.reason == "DisruptionBudget")
+        message = _short(" ".join(filter(None, (self.message, *of_budgets))))
+        if message:
+            text += f": {message}"
         return f"{text.rstrip('.')}. {self.advice}" if self.advice else text
 
 
@@ -281,8 +280,7 @@ NO_SUCH_PATH = "404 page not found"
 """In Kubernetes' words, which are those of Go's ``http.NotFound``."""
 
 
-# The rules are in one chain, because the first that fits counts.
-def from_answer(  # noqa: C901
+def from_answer(
     request: verbs.Request | None,
     status: int,
     body: Mapping[str, Any] | None,
@@ -295,55 +293,82 @@ def from_answer(  # noqa: C901
     `body` is the parsed Status, or None if the answer was something else, given as `text`: then it
     need not come from the API server, so it says nothing of an object, and leaves a write in doubt.
     """
-    known = body is not None and body.get("kind") == "Status"
-    answered = body if body is not None and known else {}
-    details = answered.get("details") or {}
-    causes = tuple(
-        Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "")
-        for cause in details.get("causes") or ()
-    )
-    if retry_after is None and details.get("retryAfterSeconds"):
-        retry_after = float(details["retryAfterSeconds"])
-    reason = str(answered.get("reason") or "")
-    message = str(answered.get("message") or "") or _short(text) or f"HTTP status {status}"
-    said_of = {cause.reason for cause in causes}
-    evicting = request is not None and request.resource == "pods/eviction"
-    kind = _BY_STATUS.get(status, ServerError)
-    if status == 429 and "DisruptionBudget" in said_of:
-        kind = BudgetSpent if retry_after is None else BudgetNotObserved
-    elif status == 403 and (
-        "DisruptionBudget" in said_of or details.get("kind") == "poddisruptionbudget"
-    ):
-        kind = BudgetSpent
-    elif any(_in_order(parts, message) for parts in _DENIALS):
-        kind = DeniedByWebhook
-    elif "NamespaceTerminating" in said_of:
-        kind = NamespaceTerminating
-    elif status == 403 and _RULE.search(message):
-        kind = AgainstRule
-    elif status == 409 and reason == "AlreadyExists":
-        kind = AlreadyExists
-    elif status == 500 and evicting and "more than one PodDisruptionBudget" in message:
-        kind = TwoBudgets
-    elif (
-        not known
-        and kind in (NotFound, Conflict, Expired)
-        and not _not_served(request, status, text)
-    ):
-        kind = FromProxy
-    if request is not None and request.writes and _in_doubt(kind, status, reason, known):
+    answer = _Answer.of(status, body, text, retry_after)
+    kind = _type_of(answer, request, text)
+    if request is not None and request.writes and _in_doubt(answer, kind):
         kind = UnknownOutcome
     return kind(
-        message,
+        answer.message,
         request=request,
         status=status,
-        reason=reason,
-        causes=causes,
-        retry_after=retry_after,
+        reason=answer.reason,
+        causes=answer.causes,
+        retry_after=answer.retry_after,
     )
 
 
-def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What an answer says. `known`: as a Status, so it comes from an API server;
+    `about` is the kind of the object that it is about.
+    """
+
+    status: int
+    known: bool
+    reason: str
+    message: str
+    causes: tuple[Cause, ...]
+    about: str
+    retry_after: float | None
+
+    @classmethod
+    def of(
+        cls, status: int, body: Mapping[str, Any] | None, text: str, retry_after: float | None
+    ) -> _Answer:
+        known = body is not None and body.get("kind") == "Status"
+        answered = body if body is not None and known else {}
+        details = answered.get("details") or {}
+        causes = tuple(
+            Cause(cause.get("reason") or "", cause.get("message") or "", cause.get("field") or "")
+            for cause in details.get("causes") or ()
+        )
+        if retry_after is None and details.get("retryAfterSeconds"):
+            retry_after = float(details["retryAfterSeconds"])
+        message = str(answered.get("message") or "") or _short(text) or f"HTTP status {status}"
+        reason = str(answered.get("reason") or "")
+        return cls(status, known, reason, message, causes, details.get("kind") or "", retry_after)
+
+    def has_cause(self, reason: str) -> bool:
+        return any(cause.reason == reason for cause in self.causes)
+
+
+# One chain, because the first rule that fits counts.
+def _type_of(answer: _Answer, request: verbs.Request | None, text: str) -> type[ClusterError]:
+    status = answer.status
+    by_budget = answer.has_cause("DisruptionBudget")
+    if status == 429 and by_budget:
+        return BudgetSpent if answer.retry_after is None else BudgetNotObserved
+    if status == 403 and (by_budget or answer.about == "poddisruptionbudget"):
+        return BudgetSpent
+    if any(_in_order(parts, answer.message) for parts in _DENIALS):
+        return DeniedByWebhook
+    if answer.has_cause("NamespaceTerminating"):
+        return NamespaceTerminating
+    if status == 403 and _RULE.search(answer.message):
+        return AgainstRule
+    if status == 409 and answer.reason == "AlreadyExists":
+        return AlreadyExists
+    evicting = request is not None and request.resource == "pods/eviction"
+    if status == 500 and evicting and "more than one PodDisruptionBudget" in answer.message:
+        return TwoBudgets
+    kind = _BY_STATUS.get(status, ServerError)
+    by_server = answer.known or _not_served(request, status, text)
+    if kind in (NotFound, Conflict, Expired) and not by_server:
+        return FromProxy
+    return kind
+
+
+def _in_doubt(answer: _Answer, kind: type[ClusterError]) -> bool:
     """Whether a write may have happened although an error came back.
 
     502 and 504: always. A 500 without a reason is a raw storage error ("etcdserver: request timed
@@ -351,9 +376,9 @@ def _in_doubt(kind: type[ClusterError], status: int, reason: str, known: bool) -
     """
     if kind is FromProxy:
         return True
-    if kind is ServerError and status == 500:
-        return not reason
-    return status in (502, 504) or (status == 503 and not known)
+    if kind is ServerError and answer.status == 500:
+        return not answer.reason
+    return answer.status in (502, 504) or (answer.status == 503 and not answer.known)
 
 
 def _not_served(request: verbs.Request | None, status: int, text: str) -> bool:

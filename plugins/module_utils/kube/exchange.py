@@ -21,9 +21,9 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 
-CONNECT_TIMEOUT = 10.0
+CONNECT_SECONDS = 10.0
 DEEPEST = 100
-FIRST_CONTACT = 4.0
+FIRST_CONTACT_SECONDS = 4.0
 """Seconds to look for a server that has never answered: its address is more likely wrong
 than the server down.
 """
@@ -108,7 +108,7 @@ class Exchange:
     Attributes:
         requests: how many were sent.
         answered: whether the server has ever answered; until then connecting takes
-            at most FIRST_CONTACT.
+            at most FIRST_CONTACT_SECONDS.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Exchange:
             self._guard()
         with self._lock:
             self.requests += 1
-        connect = min(CONNECT_TIMEOUT if self.answered else FIRST_CONTACT, timeout)
+        connect = min(CONNECT_SECONDS if self.answered else FIRST_CONTACT_SECONDS, timeout)
         try:
             body = self._connection.open(
                 request, read_timeout=timeout, connect_timeout=connect, before_send=before_send

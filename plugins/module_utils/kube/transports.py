@@ -23,6 +23,25 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
     verbs,
 )
 
+with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
+    import urllib3
+    from urllib3.connection import HTTPConnection
+    from urllib3.exceptions import EmptyPoolError, HTTPError, LocationParseError, LocationValueError
+
+MAX_CONNECTIONS = 128
+_CHUNK_BYTES = 1 << 18
+# The kernel notices a peer that vanished after about 30 s, without a request.
+_KEEPALIVE = (
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 15),
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 5),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
+    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 30_000),
+)
+_thread = threading.local()
+"""`attempt` is what this thread sends at the moment."""
+
+
 # Where an API server is, and how it proves that it is the right one.
 
 
@@ -135,23 +154,6 @@ def no_address(url: str) -> errors.ConfigError:
 # first byte and note that.
 
 
-with suppress(ImportError):  # the `kubernetes` package brings it; connection.py reports both
-    import urllib3
-    from urllib3.connection import HTTPConnection
-    from urllib3.exceptions import EmptyPoolError, HTTPError, LocationParseError, LocationValueError
-
-POOL = 128
-# The kernel notices a peer that vanished after about 30 s, without a request.
-_KEEPALIVE = (
-    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
-    ("IPPROTO_TCP", "TCP_KEEPIDLE", 15),
-    ("IPPROTO_TCP", "TCP_KEEPINTVL", 5),
-    ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
-    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 30_000),
-)
-_thread = threading.local()
-
-
 class Attempt:
     """One request that this thread sends; inside `with` the connections below report to it.
 
@@ -205,7 +207,11 @@ def manager(endpoint: Endpoint) -> Any:
     """urllib3's manager of the pools to one endpoint; raises ConfigError if its
     proxy cannot be used.
     """
-    options: dict[str, Any] = {"maxsize": POOL, "block": True, "socket_options": _socket_options()}
+    options: dict[str, Any] = {
+        "maxsize": MAX_CONNECTIONS,
+        "block": True,
+        "socket_options": _socket_options(),
+    }
     if endpoint.context is not None:
         verified = endpoint.context.verify_mode != ssl.CERT_NONE
         if urllib3.__version__.startswith("1."):
@@ -260,18 +266,17 @@ def _attentive(pool: Any) -> Any:
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
-    known = [(level, name, value) for level, name, value in _KEEPALIVE if hasattr(socket, name)]
-    keepalive = [
-        (getattr(socket, level), getattr(socket, name), value) for level, name, value in known
-    ]
-    return [*HTTPConnection.default_socket_options, *keepalive]
-
-
-_CHUNK = 1 << 18
+    options = list(HTTPConnection.default_socket_options)
+    for level, name, value in _KEEPALIVE:
+        if hasattr(socket, name):  # not every system has all of them
+            options.append((getattr(socket, level), getattr(socket, name), value))
+    return options
 
 
 class Transport:
-    """A pool of connections to one endpoint, for up to 128 requests and streams at once."""
+    """A pool of connections to one endpoint, for up to MAX_CONNECTIONS requests and streams
+    at once.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -364,7 +369,7 @@ class Answer:
                 return
             self._reader = threading.get_ident()
         try:
-            yield from self._response.stream(_CHUNK, decode_content=True)
+            yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
         except (HTTPError, HTTPException, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: another thread has closed it.
             raise exchange.Lost(_words(error)) from error

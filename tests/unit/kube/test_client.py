@@ -148,7 +148,7 @@ def test_patience_ends(cluster: Cluster) -> None:
 
 
 def test_a_server_that_never_answered_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "FIRST_CONTACT", 0.5)
+    monkeypatch.setattr(exchange, "FIRST_CONTACT_SECONDS", 0.5)
     url = f"http://127.0.0.1:{free_port()}"
     nobody = connect(ConnectionOptions(host=url, api_key="t"), user_agent="x", answered=False)
     began = time.monotonic()
@@ -160,7 +160,7 @@ def test_a_server_that_never_answered_is_not_waited_for_long(monkeypatch: pytest
 def test_a_server_that_goes_away_after_its_first_answer_is_waited_for(
     serve: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "FIRST_CONTACT", 0.1)
+    monkeypatch.setattr(exchange, "FIRST_CONTACT_SECONDS", 0.1)
     api = serve()
     api.expect("GET", PATH, {"kind": "Node"})
     cluster = connect(ConnectionOptions(host=api.url, api_key="t"), user_agent="x", answered=False)

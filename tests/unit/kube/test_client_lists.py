@@ -15,7 +15,7 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.client import Cluster
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.transports import POOL
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube.transports import MAX_CONNECTIONS
 from ansible_collections.kubeops.node_maintenance.tests.unit.kube.api import (
     INSIDE,
     Api,
@@ -109,15 +109,15 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used_for_a_write(a
 
 
 def test_answers_that_are_given_up_leave_their_places_in_the_pool(api: Api, cluster: Cluster) -> None:
-    api.expect("GET", "/api/v1/pods", events=[], hold=True, times=POOL + 1)
-    for _unused in range(POOL + 1):
+    api.expect("GET", "/api/v1/pods", events=[], hold=True, times=MAX_CONNECTIONS + 1)
+    for _unused in range(MAX_CONNECTIONS + 1):
         cluster.stream(verbs.watch(kinds.PODS), read_timeout=1).close()
-    api.expect("GET", PATH, status=401, times=2 * POOL)
-    for _unused in range(POOL):
+    api.expect("GET", PATH, status=401, times=2 * MAX_CONNECTIONS)
+    for _unused in range(MAX_CONNECTIONS):
         with pytest.raises(errors.Unauthorized):
             cluster.send(NODE, timeout=1, patience=0.0)
-    api.expect("GET", PATH, {"kind": "Node"}, cut=INSIDE, times=POOL)
-    for _unused in range(POOL):
+    api.expect("GET", PATH, {"kind": "Node"}, cut=INSIDE, times=MAX_CONNECTIONS)
+    for _unused in range(MAX_CONNECTIONS):
         with pytest.raises(errors.Unreachable):
             cluster.send(NODE, timeout=1, patience=0.0)
     api.expect("GET", PATH, {"kind": "Node"})

@@ -243,7 +243,7 @@ def test_a_plugin_is_told_of_its_cluster_and_environment(api: Api, tmp_path: Pat
 
 def test_a_file_that_never_comes_is_named(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system whose server is gone: nothing can stop such a reading."""
-    monkeypatch.setattr(credentials, "ABANDONED", 1.0)
+    monkeypatch.setattr(credentials, "ABANDONED_AFTER_SECONDS", 1.0)
     pipe = tmp_path / "token"
     os.mkfifo(pipe)
     path = written(tmp_path / "kc", config(api.url, {"tokenFile": str(pipe)}))
