@@ -192,16 +192,6 @@ def _all_same(of: str, fields: str) -> str:
     return " && ".join(_same(f"{of}.{field}") for field in fields.split())
 
 
-def _kept(what: str, mine: str) -> str:
-    """Whether a map of the metadata changed at most at keys with ``mine``, CEL about ``k``."""
-    now = f"(has(object.metadata.{what}) ? object.metadata.{what} : {{}})"
-    was = f"(has(oldObject.metadata.{what}) ? oldObject.metadata.{what} : {{}})"
-    return (
-        f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && "
-        f"{was}.all(k, k in {now} || {mine})"
-    )
-
-
 LONGEST = 4096
 """Characters of an annotation of a pod that the account may write."""
 _LONGEST = (
@@ -216,6 +206,16 @@ def _marks(annotations: str, labels: str) -> tuple[tuple[str, str], ...]:
     return (
         (_kept("annotations", annotations), "only annotations of a maintenance may be changed"),
         (_kept("labels", labels), "no other labels may be changed"),
+    )
+
+
+def _kept(what: str, mine: str) -> str:
+    """Whether a map of the metadata changed at most at keys with ``mine``, CEL about ``k``."""
+    now = f"(has(object.metadata.{what}) ? object.metadata.{what} : {{}})"
+    was = f"(has(oldObject.metadata.{what}) ? oldObject.metadata.{what} : {{}})"
+    return (
+        f"{now}.all(k, (k in {was} && {was}[k] == {now}[k]) || {mine}) && "
+        f"{was}.all(k, k in {now} || {mine})"
     )
 
 

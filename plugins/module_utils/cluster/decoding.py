@@ -131,11 +131,6 @@ def _hints(kind: t.Any) -> dict[str, t.Any]:
     return t.get_type_hints(kind)
 
 
-@functools.cache
-def _generic(hint: t.Any) -> tuple[t.Any, tuple[t.Any, ...]]:
-    return t.get_origin(hint), t.get_args(hint)
-
-
 def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
     """The value as a field with this type hint holds it."""
     if hint is t.Any or type(value) is hint:
@@ -156,6 +151,11 @@ def _typed(hint: t.Any, value: t.Any, where: str) -> t.Any:
     elif origin is collections.abc.Mapping and isinstance(value, dict):
         return {key: _typed(parts[1], one, f"{where}.{key}") for key, one in value.items()}
     raise UnreadableError(f"{where} is of a wrong type")
+
+
+@functools.cache
+def _generic(hint: t.Any) -> tuple[t.Any, tuple[t.Any, ...]]:
+    return t.get_origin(hint), t.get_args(hint)
 
 
 def fits(value: t.Any, shape: Shape) -> bool:

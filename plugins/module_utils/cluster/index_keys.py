@@ -173,10 +173,6 @@ NamespacedName = tuple[str, str]
 """Namespace and name."""
 
 
-def _by_label(key: str, pod: objects.Pod) -> tuple[tuple[str, str], ...]:
-    return ((pod.namespace, pod.labels[key]),) if key in pod.labels else ()
-
-
 def _selected(
     one: objects.Budget | objects.Workload, rare: str = ""
 ) -> tuple[tuple[str, str, str], ...]:
@@ -325,3 +321,7 @@ def keys(name: str) -> tuple[str, Keys]:
     """
     what, _space, label = name.partition(" ")
     return ("pods", functools.partial(_by_label, label)) if what == "label" else _KEYS[name]
+
+
+def _by_label(key: str, pod: objects.Pod) -> tuple[tuple[str, str], ...]:
+    return ((pod.namespace, pod.labels[key]),) if key in pod.labels else ()

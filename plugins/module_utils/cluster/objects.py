@@ -91,17 +91,6 @@ def find(raws: t.Iterable[Raw], namespace: str, name: str) -> Raw | None:
     )
 
 
-def _message(status: Raw, kind: str, state: str, reason: str) -> str:
-    """The message of a condition in this state for this reason;
-    the reason where it has no message.
-    """
-    for condition in status.get("conditions") or ():
-        found = (condition.get("type"), condition.get("status"), condition.get("reason"))
-        if found == (kind, state, reason):
-            return condition.get("message") or reason
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Object:
     """What every kind has; ``owner`` is the controller,
@@ -350,6 +339,17 @@ class Pod(Object):
             stuck=trouble.stuck,
             references=share.part(tuple(meta.get("ownerReferences") or ()), shapes.OWNERS),
         )
+
+
+def _message(status: Raw, kind: str, state: str, reason: str) -> str:
+    """The message of a condition in this state for this reason;
+    the reason where it has no message.
+    """
+    for condition in status.get("conditions") or ():
+        found = (condition.get("type"), condition.get("status"), condition.get("reason"))
+        if found == (kind, state, reason):
+            return condition.get("message") or reason
+    return ""
 
 
 def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:

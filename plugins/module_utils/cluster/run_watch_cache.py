@@ -103,42 +103,9 @@ LOOK_EVERY_SECONDS = 1.0
 """Seconds at most between two looks at watches that begin."""
 
 
-def _namespace_of(parsed: t.Any) -> str:
-    return str(parsed["metadata"]["namespace"] if isinstance(parsed, dict) else parsed.namespace)
-
-
 def _named(meta: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What names an object, of its metadata."""
     return {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
-
-
-def _kept(
-    name: str,
-    share: sharing.Interner,
-    raws: t.Container[str] | None,
-    takes: t.Callable[[t.Any], bool],
-    raw: objects.Raw,
-) -> dict[str, t.Any] | None:
-    """What a watch keeps of an object: what names it, its parsed form,
-    and of nodes also what the API server sent.
-    """
-    meta = raw["metadata"]
-    meta.pop("managedFields", None)
-    parsed = index_keys.parser(name, share)(raw)
-    if parsed is None or not takes(parsed):
-        return None
-    whole = name == "nodes" and (raws is None or meta["name"] in raws)
-    return {"metadata": _named(meta), "parsed": parsed, "raw": raw if whole else None}
-
-
-def _kept_parsed(parsed: t.Any) -> dict[str, t.Any]:
-    """What a watch keeps of an object that a list has parsed already."""
-    if isinstance(parsed, dict):
-        named = _named(parsed["metadata"])
-    else:
-        named = {"namespace": parsed.namespace, "name": parsed.name, "uid": parsed.uid}
-        named["resourceVersion"] = parsed.resource_version
-    return {"metadata": named, "parsed": parsed, "raw": None}
 
 
 def begin(
@@ -418,6 +385,39 @@ class WatchCache:
 
     def _version(self) -> int:
         return sum(r.version for r in self._reflectors.values())
+
+
+def _kept_parsed(parsed: t.Any) -> dict[str, t.Any]:
+    """What a watch keeps of an object that a list has parsed already."""
+    if isinstance(parsed, dict):
+        named = _named(parsed["metadata"])
+    else:
+        named = {"namespace": parsed.namespace, "name": parsed.name, "uid": parsed.uid}
+        named["resourceVersion"] = parsed.resource_version
+    return {"metadata": named, "parsed": parsed, "raw": None}
+
+
+def _kept(
+    name: str,
+    share: sharing.Interner,
+    raws: t.Container[str] | None,
+    takes: t.Callable[[t.Any], bool],
+    raw: objects.Raw,
+) -> dict[str, t.Any] | None:
+    """What a watch keeps of an object: what names it, its parsed form,
+    and of nodes also what the API server sent.
+    """
+    meta = raw["metadata"]
+    meta.pop("managedFields", None)
+    parsed = index_keys.parser(name, share)(raw)
+    if parsed is None or not takes(parsed):
+        return None
+    whole = name == "nodes" and (raws is None or meta["name"] in raws)
+    return {"metadata": _named(meta), "parsed": parsed, "raw": raw if whole else None}
+
+
+def _namespace_of(parsed: t.Any) -> str:
+    return str(parsed["metadata"]["namespace"] if isinstance(parsed, dict) else parsed.namespace)
 
 
 def _nodes_for(

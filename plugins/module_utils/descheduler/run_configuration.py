@@ -250,17 +250,6 @@ def dry_run(
     return changed
 
 
-def _present(
-    target: run_targets.DeschedulerTarget, parse: run_proofs.Parse
-) -> rollout.DesiredConfig:
-    present, place = target.text, target.place
-    config = None if present is None else parse(present)
-    if present is None or not isinstance(config, dict):
-        message = f"{place.map_name} holds no configuration under {place.key}."
-        raise run_context.CallAborted("no_config", message, "Set config.", str(target.ref))
-    return rollout.DesiredConfig(config, present, as_text=True)
-
-
 @dataclass
 class Rollout:
     """One call. A pause stays in place, unless the ``intent`` is to resume;
@@ -519,3 +508,14 @@ class Rollout:
             "digest": self.desired.digest,
         }
         return self.options.result(outcome, message, failed=bool(reason), **data)
+
+
+def _present(
+    target: run_targets.DeschedulerTarget, parse: run_proofs.Parse
+) -> rollout.DesiredConfig:
+    present, place = target.text, target.place
+    config = None if present is None else parse(present)
+    if present is None or not isinstance(config, dict):
+        message = f"{place.map_name} holds no configuration under {place.key}."
+        raise run_context.CallAborted("no_config", message, "Set config.", str(target.ref))
+    return rollout.DesiredConfig(config, present, as_text=True)

@@ -290,24 +290,6 @@ def _alternatives(request: objects.Raw) -> t.Sequence[objects.Raw]:
     return request.get("firstAvailable") or [request.get("exactly") or {}]
 
 
-def _expressions(snapshot: snapshots.Snapshot, exact: objects.Raw) -> list[str]:
-    """The CEL selectors of a request and of its class."""
-    name = exact.get("deviceClassName") or ""
-    device_class = objects.find(snapshot.device_classes, "", name) or {}
-    of_class = (device_class.get("spec") or {}).get("selectors") or ()
-    selectors = [*of_class, *(exact.get("selectors") or ())]
-    return [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
-
-
-def _driver(expressions: t.Iterable[str]) -> str:
-    """The driver that the devices must have; empty if the expressions do not simply say so."""
-    for expression in expressions:
-        found = _DRIVER.search(expression)
-        if found and not re.search(r"\|\||!|\?", expression):
-            return found[1] or found[2]
-    return ""
-
-
 def estimated(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
     """Whether the claim asks for more than a number of devices of a driver,
     or these for more than themselves.
@@ -325,6 +307,24 @@ def estimated(snapshot: snapshots.Snapshot, claim: objects.Raw) -> bool:
         place[0] in drivers and _divided(device)
         for place, (device, _where) in snapshot.devices.items()
     )
+
+
+def _driver(expressions: t.Iterable[str]) -> str:
+    """The driver that the devices must have; empty if the expressions do not simply say so."""
+    for expression in expressions:
+        found = _DRIVER.search(expression)
+        if found and not re.search(r"\|\||!|\?", expression):
+            return found[1] or found[2]
+    return ""
+
+
+def _expressions(snapshot: snapshots.Snapshot, exact: objects.Raw) -> list[str]:
+    """The CEL selectors of a request and of its class."""
+    name = exact.get("deviceClassName") or ""
+    device_class = objects.find(snapshot.device_classes, "", name) or {}
+    of_class = (device_class.get("spec") or {}).get("selectors") or ()
+    selectors = [*of_class, *(exact.get("selectors") or ())]
+    return [(selector.get("cel") or {}).get("expression") or "" for selector in selectors]
 
 
 def _divided(device: objects.Raw) -> bool:

@@ -116,6 +116,16 @@ def _mirror(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
     return None
 
 
+def _daemon_set(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    if (
+        _daemon_set_of(facts) == "there"
+        and facts.choices.ignore_daemonsets
+        and not _stays_away(facts)
+    ):
+        return facts.plan("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
+    return None
+
+
 def _daemon_set_of(facts: pod_facts.PodFacts) -> str:
     """``there``, ``gone``, or ``""`` for a pod of something else."""
     owner = facts.pod.owner
@@ -128,16 +138,6 @@ def _daemon_set_of(facts: pod_facts.PodFacts) -> str:
     if group != "apps":
         return ""
     return "there" if facts.context.snapshot.daemon_set(owner.uid) else "gone"
-
-
-def _daemon_set(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    if (
-        _daemon_set_of(facts) == "there"
-        and facts.choices.ignore_daemonsets
-        and not _stays_away(facts)
-    ):
-        return facts.plan("skip", "daemonset", "Its DaemonSet would recreate it at once: it stays.")
-    return None
 
 
 def _stays_away(facts: pod_facts.PodFacts) -> bool:
@@ -230,40 +230,6 @@ def _evictable(facts: pod_facts.PodFacts, code: str, reason: str) -> drain_polic
     if verdict.lasting:
         return facts.plan("refuse", "budget_allows_nothing", verdict.message, verdict.remedy)
     return facts.plan("evict", code, reason)
-
-
-def _by_operator(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """A pod that nothing could replace by its workload alone, where its operator sees to it.
-
-    It goes by the operator's budget: at once if that has room and other pods of it serve, else when
-    the operator acts, unless the pod is known to be the only one, so that nothing could take over.
-    """
-    operator, seen = facts.operator, facts.context.snapshot
-    if operator is None:
-        return None
-    budget = facts.budgets[0]
-    owner = operators.owner_of(seen, facts.pod)
-    others = [
-        p
-        for p in seen.selected(budget.namespace, budget.selector)
-        if p.uid != facts.pod.uid and not p.finished
-    ]
-    plan = _evictable(
-        facts,
-        "replicas",
-        f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.",
-    )
-    if plan.code == "replicas":
-        serving = any(p.ready and not p.deleting for p in others)
-        # Not as one of several: its workload may want no other.
-        return replace(plan, code="operator_budget") if serving else None
-    others += [
-        p
-        for p in seen.pods
-        if owner and p.uid != facts.pod.uid and operators.owner_of(seen, p) == owner
-    ]
-    only = facts.workload is not None and not others and not operator.asked_for
-    return plan if plan.code == "operator_budget" and not only else None
 
 
 def _terminating(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
@@ -543,6 +509,40 @@ def _unknown_owner(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
         f'Set {allow}, or annotate the pod with {names.ALLOW_INTERRUPTION}: "true".{unread(facts)}'
     )
     return facts.plan("refuse", "not_surgeable", why, remedy)
+
+
+def _by_operator(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
+    """A pod that nothing could replace by its workload alone, where its operator sees to it.
+
+    It goes by the operator's budget: at once if that has room and other pods of it serve, else when
+    the operator acts, unless the pod is known to be the only one, so that nothing could take over.
+    """
+    operator, seen = facts.operator, facts.context.snapshot
+    if operator is None:
+        return None
+    budget = facts.budgets[0]
+    owner = operators.owner_of(seen, facts.pod)
+    others = [
+        p
+        for p in seen.selected(budget.namespace, budget.selector)
+        if p.uid != facts.pod.uid and not p.finished
+    ]
+    plan = _evictable(
+        facts,
+        "replicas",
+        f"Other pods of {budget.ref} serve meanwhile: {operator} {operator.acts}.",
+    )
+    if plan.code == "replicas":
+        serving = any(p.ready and not p.deleting for p in others)
+        # Not as one of several: its workload may want no other.
+        return replace(plan, code="operator_budget") if serving else None
+    others += [
+        p
+        for p in seen.pods
+        if owner and p.uid != facts.pod.uid and operators.owner_of(seen, p) == owner
+    ]
+    only = facts.workload is not None and not others and not operator.asked_for
+    return plan if plan.code == "operator_budget" and not only else None
 
 
 def _single(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:

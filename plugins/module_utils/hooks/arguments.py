@@ -287,15 +287,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-@functools.lru_cache(maxsize=2)
-def _tls(validate: bool) -> ssl.SSLContext:
-    tls = ssl.create_default_context()
-    if not validate:
-        tls.check_hostname = False
-        tls.verify_mode = ssl.CERT_NONE
-    return tls
-
-
 def send(call: hook_definitions.Http, variables: run_hook_calls.Variables, timeout: float) -> int:
     """Send one call and return its HTTP status; see ``run_hook_calls.Send``.
 
@@ -353,3 +344,12 @@ def _send(call: hook_definitions.Http, variables: run_hook_calls.Variables, time
         raise run_hook_calls.NoAnswerError(
             f"{call.shown()} gave no answer: {type(error).__name__}"
         ) from error
+
+
+@functools.lru_cache(maxsize=2)
+def _tls(validate: bool) -> ssl.SSLContext:
+    tls = ssl.create_default_context()
+    if not validate:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+    return tls

@@ -110,14 +110,6 @@ def keeps_name(pod: objects.Pod) -> bool:
     return pod.owner is None or pod.owner.kind != "ReplicaSet"
 
 
-def _flying(
-    snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[migration_jobs.Job]
-) -> list[objects.Pod]:
-    """The pods of jobs that have not sent their eviction yet."""
-    uids = {job.pod.uid for job in jobs} - set(traffic.evicting)
-    return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
-
-
 def _limited(
     snapshot: snapshots.Snapshot,
     pod: objects.Pod,
@@ -129,6 +121,14 @@ def _limited(
     for other in _flying(snapshot, traffic, jobs):
         soon += object_limiter.keys_of(other)
     return object_limiter.limited(snapshot, pod, controller, traffic.taken, traffic.now, soon)
+
+
+def _flying(
+    snapshot: snapshots.Snapshot, traffic: Traffic, jobs: t.Iterable[migration_jobs.Job]
+) -> list[objects.Pod]:
+    """The pods of jobs that have not sent their eviction yet."""
+    uids = {job.pod.uid for job in jobs} - set(traffic.evicting)
+    return [pod for pod in snapshot.pods if pod.uid in uids and not pod.deleting]
 
 
 def _budgeted(

@@ -275,11 +275,6 @@ def _nothing(ctx: run_context.Context, options: JobOptions) -> reasons.Finding:
     return finding
 
 
-def _deadline(ctx: run_context.Context, options: JobOptions, ttl: float | None) -> float:
-    usual = ttl + BEYOND_TTL_SECONDS if ttl else migration_jobs.KEPT_WITHOUT_TTL
-    return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
-
-
 def _present(
     ctx: run_context.Context, options: JobOptions, found: run_installed.Koordinator
 ) -> list[run_job_moves.JobMove]:
@@ -303,6 +298,11 @@ def _present(
         with run_job_cache.watched(ctx, found.controller) as looks:
             batch.follow(looks, deadline)
     return moves
+
+
+def _deadline(ctx: run_context.Context, options: JobOptions, ttl: float | None) -> float:
+    usual = ttl + BEYOND_TTL_SECONDS if ttl else migration_jobs.KEPT_WITHOUT_TTL
+    return ctx.clock.now() + (usual if options.timeout is None else options.timeout)
 
 
 def _targets(

@@ -433,18 +433,6 @@ class Wire:
         self._response.release_conn()  # the closed connection's place in the pool
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and the errors in it (arguments, `reason`, causes), innermost last."""
-    seen: set[int] = set()
-    queue: list[Any] = [error]
-    while queue:
-        link = queue.pop(0)
-        if isinstance(link, BaseException) and id(link) not in seen:
-            seen.add(id(link))
-            yield link
-            queue += [getattr(link, "reason", None), *link.args, link.__cause__, link.__context__]
-
-
 def _untrusted(error: BaseException) -> bool:
     """Whether the certificate is the problem, so that a retry would not help.
     urllib3 1.26 checks host names itself.
@@ -455,6 +443,18 @@ def _untrusted(error: BaseException) -> bool:
         or (isinstance(link, ssl.SSLError) and link.reason == "WRONG_VERSION_NUMBER")
         for link in _chain(error)
     )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and the errors in it (arguments, `reason`, causes), innermost last."""
+    seen: set[int] = set()
+    queue: list[Any] = [error]
+    while queue:
+        link = queue.pop(0)
+        if isinstance(link, BaseException) and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            queue += [getattr(link, "reason", None), *link.args, link.__cause__, link.__context__]
 
 
 def _words(error: BaseException) -> str:

@@ -49,14 +49,6 @@ def findings(
     return list(dict.fromkeys(found))
 
 
-def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severity:
-    """Pods of several replicas that are not replaced first are evicted as their budget allows."""
-    for group in groups:
-        if any(plan.route == "surge" or plan.interruption == "possible" for plan in group):
-            return "blocker"
-    return "warning"
-
-
 def _of_workload(
     snapshot: snapshots.Snapshot, workload: objects.Workload, group: list[drain_policy.PodPlan]
 ) -> t.Iterator[reasons.Finding]:
@@ -83,11 +75,12 @@ def _of_workload(
         )
 
 
-def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
-    """How many more pods of it there are at the same time."""
-    if group[0].route == "surge":
-        return len(group)
-    return min(len(group), released.most_at_once(workload))
+def _severity(groups: t.Iterable[list[drain_policy.PodPlan]]) -> reasons.Severity:
+    """Pods of several replicas that are not replaced first are evicted as their budget allows."""
+    for group in groups:
+        if any(plan.route == "surge" or plan.interruption == "possible" for plan in group):
+            return "blocker"
+    return "warning"
 
 
 def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> t.Iterator[reasons.Finding]:
@@ -106,6 +99,13 @@ def _quotas(snapshot: snapshots.Snapshot, moves: Moves) -> t.Iterator[reasons.Fi
             severity = _severity(groups)
             nodes = _nodes(itertools.chain.from_iterable(groups))
             yield reasons.Finding("quota_forbids_surge", message, remedy, severity, place, nodes)
+
+
+def _count(workload: objects.Workload, group: list[drain_policy.PodPlan]) -> int:
+    """How many more pods of it there are at the same time."""
+    if group[0].route == "surge":
+        return len(group)
+    return min(len(group), released.most_at_once(workload))
 
 
 def _terminating(

@@ -102,10 +102,6 @@ def _serves_on(snapshot: snapshots.Snapshot, plan: drain_policy.PodPlan) -> bool
     return need is not None and need.least > 0
 
 
-def _called(hook: admission.Webhook) -> str:
-    return f"Webhook {hook.name} ({hook.config})"
-
-
 def _down(
     hook: admission.Webhook, asked: t.Sequence[drain_policy.PodPlan], *, sure: bool
 ) -> reasons.Finding:
@@ -121,6 +117,10 @@ def _down(
     return reasons.Finding(
         "webhook_down", message, remedy, "blocker" if sure else "warning", str(hook.config), nodes
     )
+
+
+def _called(hook: admission.Webhook) -> str:
+    return f"Webhook {hook.name} ({hook.config})"
 
 
 def _leaves(

@@ -56,13 +56,6 @@ def findings(
     return [_finding(subject, group) for subject, group in groups.items()]
 
 
-def _names_of(group: t.Sequence[tuple[objects.Pod, list[str]]]) -> tuple[str, ...]:
-    every: dict[str, None] = {}
-    for _pod, services in group:
-        every |= dict.fromkeys(services)
-    return tuple(every)
-
-
 def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> reasons.Finding:
     nodes = tuple(dict.fromkeys(pod.node for pod, _services in group))
     served = _names_of(group)
@@ -73,6 +66,13 @@ def _finding(subject: str, group: t.Sequence[tuple[objects.Pod, list[str]]]) -> 
     return reasons.Finding(
         "serves_from_node", message, remedy, "warning", subject, nodes, objects=(subject, *served)
     )
+
+
+def _names_of(group: t.Sequence[tuple[objects.Pod, list[str]]]) -> tuple[str, ...]:
+    every: dict[str, None] = {}
+    for _pod, services in group:
+        every |= dict.fromkeys(services)
+    return tuple(every)
 
 
 def _services(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[str]:

@@ -189,15 +189,15 @@ def _refusal(claim: objects.Raw | None, name: str) -> str:
     return ""
 
 
+def _delayed(storage: Storage, claim: objects.Raw) -> bool:
+    found = storage.classes.get(_class_of(claim)) or {}
+    return found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
 def _class_of(claim: objects.Raw) -> str:
     annotations = claim["metadata"].get("annotations") or {}
     old = annotations.get("volume.beta.kubernetes.io/storage-class")
     return str(old or claim["spec"].get("storageClassName") or "")
-
-
-def _delayed(storage: Storage, claim: objects.Raw) -> bool:
-    found = storage.classes.get(_class_of(claim)) or {}
-    return found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def _handle(storage: Storage, claim: objects.Raw) -> tuple[str, str] | None:

@@ -159,59 +159,6 @@ def _soaked(answer: call_results.Answer) -> str:
 # How a run of ``maintain`` starts: which nodes are left to do, and in which batches of hosts.
 
 
-def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
-    """What a plan says without nodes whose hosts are ``unreached``, which has the reasons."""
-    if not unreached:
-        return {}
-    waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
-    nodes = []
-    for node in plan["nodes"]:
-        why = unreached.get(node["name"])
-        told = outcomes.entry(node["name"], outcomes.PlanOutcome.BLOCKED, why) if why else {}
-        nodes.append({**node, **told})
-    found: dict[str, t.Any] = {"nodes": nodes}
-    for key in ("waves", "wave_seconds", "wave_ranges", "wave_parts"):
-        values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
-        found[key] = [value for wave, value in values if wave]
-    whole = [sum(each) for each in zip((0, 0), *found["wave_ranges"], strict=True)]
-    return {**found, "estimate_seconds": sum(found["wave_seconds"]), "estimate_range": whole}
-
-
-def _left(plan: call_results.Answer, over: t.Container[str]) -> list[tuple[list[str], float]]:
-    """The waves of the plan without the nodes that are over, each with its forecast."""
-    waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
-    rest = (([node for node in wave if node not in over], seconds) for wave, seconds in waves)
-    return [(wave, seconds) for wave, seconds in rest if wave]
-
-
-def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
-    """The nodes that are out of service by the record of this run, and of another."""
-    found = [trace for trace in traces if trace["kind"] == "Node"]
-    own, others = list[str](), list[str]()
-    for trace in found:
-        (own if trace["run"] == run else others).extend(trace.get("nodes") or ())
-    return own, others
-
-
-def _host(
-    name: str, hosts: t.Container[str], planned: t.Mapping[str, call_results.Answer]
-) -> dict[str, str]:
-    """A host; its address only where the inventory does not have it."""
-    address = "" if name in hosts else planned.get(name, {}).get("address") or ""
-    return {"name": name, "address": address}
-
-
-def _place(
-    name: str, batch: t.Sequence[str], runs: t.Mapping[str, str], named: str
-) -> dict[str, t.Any]:
-    """What a host of the batch is there for; ``runs`` are those of nodes that are out of service,
-    ``named`` the one that the input names.
-    """
-    nodes = batch[1:]
-    adopt = bool(named) and all(runs.get(node, named) == named for node in nodes)
-    return {"leads": name == batch[0], "nodes": nodes, "adopt": adopt}
-
-
 def start(
     answers: call_results.Answers,
     *,
@@ -287,3 +234,56 @@ def start(
         "in_the_way": blockers,
         "closed": closed,
     }
+
+
+def _place(
+    name: str, batch: t.Sequence[str], runs: t.Mapping[str, str], named: str
+) -> dict[str, t.Any]:
+    """What a host of the batch is there for; ``runs`` are those of nodes that are out of service,
+    ``named`` the one that the input names.
+    """
+    nodes = batch[1:]
+    adopt = bool(named) and all(runs.get(node, named) == named for node in nodes)
+    return {"leads": name == batch[0], "nodes": nodes, "adopt": adopt}
+
+
+def _host(
+    name: str, hosts: t.Container[str], planned: t.Mapping[str, call_results.Answer]
+) -> dict[str, str]:
+    """A host; its address only where the inventory does not have it."""
+    address = "" if name in hosts else planned.get(name, {}).get("address") or ""
+    return {"name": name, "address": address}
+
+
+def _out(traces: t.Sequence[t.Mapping[str, t.Any]], run: str) -> tuple[list[str], list[str]]:
+    """The nodes that are out of service by the record of this run, and of another."""
+    found = [trace for trace in traces if trace["kind"] == "Node"]
+    own, others = list[str](), list[str]()
+    for trace in found:
+        (own if trace["run"] == run else others).extend(trace.get("nodes") or ())
+    return own, others
+
+
+def _left(plan: call_results.Answer, over: t.Container[str]) -> list[tuple[list[str], float]]:
+    """The waves of the plan without the nodes that are over, each with its forecast."""
+    waves = zip(plan.get("waves") or (), plan.get("wave_seconds") or (), strict=True)
+    rest = (([node for node in wave if node not in over], seconds) for wave, seconds in waves)
+    return [(wave, seconds) for wave, seconds in rest if wave]
+
+
+def _without(plan: call_results.Answer, unreached: t.Mapping[str, str]) -> dict[str, t.Any]:
+    """What a plan says without nodes whose hosts are ``unreached``, which has the reasons."""
+    if not unreached:
+        return {}
+    waves = [[node for node in wave if node not in unreached] for wave in plan["waves"]]
+    nodes = []
+    for node in plan["nodes"]:
+        why = unreached.get(node["name"])
+        told = outcomes.entry(node["name"], outcomes.PlanOutcome.BLOCKED, why) if why else {}
+        nodes.append({**node, **told})
+    found: dict[str, t.Any] = {"nodes": nodes}
+    for key in ("waves", "wave_seconds", "wave_ranges", "wave_parts"):
+        values = zip(waves, waves if key == "waves" else plan.get(key) or (), strict=False)
+        found[key] = [value for wave, value in values if wave]
+    whole = [sum(each) for each in zip((0, 0), *found["wave_ranges"], strict=True)]
+    return {**found, "estimate_seconds": sum(found["wave_seconds"]), "estimate_range": whole}

@@ -86,15 +86,15 @@ def copy(snapshot: snapshot_files.Snapshot, *, stop: float) -> Copy:
     return Copy(steps, conditions, made.ready(), made.members(), gaps)
 
 
-def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Json:
-    metadata = workload_copies.meta(raw)
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
-
-
 def _as_they_are(
     found: t.Mapping[str, list[Json]], name: str, api_version: str, kind: str
 ) -> list[Json]:
     return [_object(api_version, kind, raw, spec=raw["spec"]) for raw in found[name]]
+
+
+def _object(api_version: str, kind: str, raw: objects.Raw, **fields: t.Any) -> Json:
+    metadata = workload_copies.meta(raw)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
 def _ground(found: t.Mapping[str, list[Json]]) -> list[Json]:

@@ -239,6 +239,15 @@ def _is_ours(raw: Raw) -> bool:
     )
 
 
+def _pod(kind: str, raw: Raw) -> Json | None:
+    del kind
+    spec = raw.get("spec") or {}
+    status = pod_status(raw)
+    if status["phase"] in ("Succeeded", "Failed"):
+        return None
+    return {"metadata": _meta(raw), "spec": pod_spec(spec), "status": status}
+
+
 def _meta(raw: Raw, labels: bool = True) -> Json:
     meta = raw["metadata"]
     found: Json = {key: meta[key] for key in ("namespace", "name", "uid") if meta.get(key)}
@@ -250,15 +259,6 @@ def _meta(raw: Raw, labels: bool = True) -> Json:
         kind = {"apiVersion": owner.api_version, "kind": owner.kind}
         found["owner"] = {**kind, "name": owner.name, "uid": owner.uid}
     return found
-
-
-def _pod(kind: str, raw: Raw) -> Json | None:
-    del kind
-    spec = raw.get("spec") or {}
-    status = pod_status(raw)
-    if status["phase"] in ("Succeeded", "Failed"):
-        return None
-    return {"metadata": _meta(raw), "spec": pod_spec(spec), "status": status}
 
 
 def _workload(kind: str, raw: Raw) -> Json | None:

@@ -151,15 +151,15 @@ class Settling:
                 )
 
 
-def _observed(raw: objects.Raw) -> bool:
-    seen = (raw.get("status") or {}).get("observedGeneration") or 0
-    return bool(raw) and seen >= (raw["metadata"].get("generation") or 0)
-
-
 def _is_placed(raw: objects.Raw) -> bool:
     status = raw.get("status") or {}
     wanted = status.get("desiredNumberScheduled", -1)
     return _observed(raw) and bool(status.get("currentNumberScheduled") == wanted)
+
+
+def _observed(raw: objects.Raw) -> bool:
+    seen = (raw.get("status") or {}).get("observedGeneration") or 0
+    return bool(raw) and seen >= (raw["metadata"].get("generation") or 0)
 
 
 def _is_counted(raw: objects.Raw) -> bool:

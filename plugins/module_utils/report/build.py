@@ -245,11 +245,6 @@ def _given_back(calls: t.Sequence[read.Call], past: timeline.Past) -> tuple[mode
     return tuple(found)
 
 
-def _sum(calls: t.Iterable[read.Call], key: str) -> float | None:
-    found = [n for call in calls if (n := read.number(call.summary.get(key))) is not None]
-    return sum(found) if found else None
-
-
 def _totals(
     calls: t.Sequence[read.Call],
     nodes: t.Sequence[model.NodeLine],
@@ -295,6 +290,11 @@ def _totals(
     )
 
 
+def _sum(calls: t.Iterable[read.Call], key: str) -> float | None:
+    found = [n for call in calls if (n := read.number(call.summary.get(key))) is not None]
+    return sum(found) if found else None
+
+
 def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
     """From the cordon of each wave's first node until its last is drained or given up."""
     waves: dict[int | str, list[tuple[float, float]]] = {}
@@ -308,11 +308,6 @@ def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
     for found in waves.values():
         total += max(end for _start, end in found) - min(start for start, _end in found)
     return round(total, 3)
-
-
-def _has_blocker(call: read.Call) -> bool:
-    severities = [read.text(finding.get("severity")) for finding in call.findings]
-    return call.feasible is None and "blocker" in severities
 
 
 def _verdict(
@@ -335,3 +330,8 @@ def _verdict(
     if totals.nodes_failed or any(call.failed for call in calls):
         return "failed"
     return "no_pod_moved" if any(c.actions or c.events for c in calls) else "nothing_to_do"
+
+
+def _has_blocker(call: read.Call) -> bool:
+    severities = [read.text(finding.get("severity")) for finding in call.findings]
+    return call.feasible is None and "blocker" in severities

@@ -105,31 +105,9 @@ RETURN_SECONDS = 2.0
 """Seconds of a wave's ``steps`` that come after its nodes are drained."""
 
 
-def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
-    """What a plan foresees from the cordon of each wave until it is drained."""
-    parts = mappings(raw.get("wave_parts"))
-    if not parts:
-        return number(raw.get("estimate_seconds"))
-    total = 0.0
-    for wave in parts:
-        total += sum(number(seconds) or 0.0 for seconds in wave.values())
-    return total - _after(parts)
-
-
 def _after(parts: t.Iterable[t.Mapping[str, t.Any]]) -> float:
     """Of all waves together."""
     return sum(min(number(wave.get("steps")) or 0.0, RETURN_SECONDS) for wave in parts)
-
-
-def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
-    """The fewest and the most seconds of the same."""
-    after = _after(mappings(raw.get("wave_parts")))
-    found = raw.get("estimate_range")
-    known = [number(each) for each in found] if isinstance(found, list) else []
-    match known:
-        case [float(least), float(most)]:
-            return least - after, most - after
-    return None
 
 
 def number(value: t.Any) -> float | None:
@@ -235,28 +213,6 @@ def mappings(value: t.Any) -> tuple[objects.Raw, ...]:
     return tuple(item for item in listed(value) if isinstance(item, t.Mapping))
 
 
-def _events(value: t.Any) -> t.Iterator[Event]:
-    for raw in mappings(value):
-        at = instant(raw.get("at"))
-        if at is not None:
-            phase = text(raw.get("phase"))
-            words = texts(raw, "node", "namespace", "name", "what", "message")
-            yield Event(phases.Phase(phase) if phase in PHASES else None, at, *words)
-
-
-def _record(raw: objects.Raw) -> objects.Raw:
-    for node in mappings(raw.get("nodes")):
-        if isinstance(node.get("record"), t.Mapping):
-            return t.cast("objects.Raw", node["record"])
-    return {}
-
-
-def _watched(raw: objects.Raw) -> tuple[float, float] | None:
-    times = [instant(at) for at in listed(raw.get("watched"))]
-    known = [at for at in times if at is not None]
-    return (min(known), max(known)) if known else None
-
-
 def _call(raw: objects.Raw) -> Call:
     record = _record(raw)
     events = tuple(sorted(_events(raw.get("timeline")), key=lambda event: event.at))
@@ -299,3 +255,47 @@ def _call(raw: objects.Raw) -> Call:
         start=min(times, default=None),
         end=max(times, default=None),
     )
+
+
+def _watched(raw: objects.Raw) -> tuple[float, float] | None:
+    times = [instant(at) for at in listed(raw.get("watched"))]
+    known = [at for at in times if at is not None]
+    return (min(known), max(known)) if known else None
+
+
+def _record(raw: objects.Raw) -> objects.Raw:
+    for node in mappings(raw.get("nodes")):
+        if isinstance(node.get("record"), t.Mapping):
+            return t.cast("objects.Raw", node["record"])
+    return {}
+
+
+def _events(value: t.Any) -> t.Iterator[Event]:
+    for raw in mappings(value):
+        at = instant(raw.get("at"))
+        if at is not None:
+            phase = text(raw.get("phase"))
+            words = texts(raw, "node", "namespace", "name", "what", "message")
+            yield Event(phases.Phase(phase) if phase in PHASES else None, at, *words)
+
+
+def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
+    """The fewest and the most seconds of the same."""
+    after = _after(mappings(raw.get("wave_parts")))
+    found = raw.get("estimate_range")
+    known = [number(each) for each in found] if isinstance(found, list) else []
+    match known:
+        case [float(least), float(most)]:
+            return least - after, most - after
+    return None
+
+
+def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
+    """What a plan foresees from the cordon of each wave until it is drained."""
+    parts = mappings(raw.get("wave_parts"))
+    if not parts:
+        return number(raw.get("estimate_seconds"))
+    total = 0.0
+    for wave in parts:
+        total += sum(number(seconds) or 0.0 for seconds in wave.values())
+    return total - _after(parts)

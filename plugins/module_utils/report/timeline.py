@@ -63,24 +63,6 @@ class Past:
         return first.get(raised), first.get(ready), last.get(lowered)
 
 
-def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
-    """The wave of each node from 1: as planned, or in the order in which nodes were emptied.
-
-    Those of a run that was resumed come after the waves that earlier starts had finished.
-    """
-    planned = next((call.waves for call in calls if call.waves), ())
-    emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
-    earlier = read.earlier(calls)
-    found: dict[str, int] = {}
-    for index, nodes in enumerate(finished_by(earlier), start=1):
-        found |= dict.fromkeys(nodes, index)
-    done = read.whole(earlier.get("waves_done")) or 0
-    for index, wave in enumerate(planned or emptied, start=1 + done):
-        for node in wave:
-            found.setdefault(node, index)
-    return found
-
-
 def finished_by(earlier: objects.Raw) -> list[list[str]]:
     """The nodes that earlier starts had finished, by wave."""
     waves = read.listed(earlier.get("waves"))
@@ -128,6 +110,24 @@ def node_lines(
             )
         )
     return tuple(sorted(found, key=lambda line: (line.wave == 0, line.wave)))
+
+
+def _waves(calls: t.Sequence[read.Call]) -> dict[str, int]:
+    """The wave of each node from 1: as planned, or in the order in which nodes were emptied.
+
+    Those of a run that was resumed come after the waves that earlier starts had finished.
+    """
+    planned = next((call.waves for call in calls if call.waves), ())
+    emptied = [[read.text(n["name"]) for n in call.nodes] for call in calls if call.summary]
+    earlier = read.earlier(calls)
+    found: dict[str, int] = {}
+    for index, nodes in enumerate(finished_by(earlier), start=1):
+        found |= dict.fromkeys(nodes, index)
+    done = read.whole(earlier.get("waves_done")) or 0
+    for index, wave in enumerate(planned or emptied, start=1 + done):
+        for node in wave:
+            found.setdefault(node, index)
+    return found
 
 
 def _since(calls: t.Iterable[read.Call]) -> dict[str, float | None]:
@@ -294,13 +294,6 @@ def _merge(
         merged.update({k: v for k, v in raw.items() if v not in (None, "", [])}, **more)
 
 
-def _unsaid(raw: objects.Raw, *, moved: bool) -> str:
-    """Of a plan, or of a call that was killed."""
-    if moved:
-        return "gone"
-    return "unknown" if "drained" in raw else "planned"
-
-
 def _lane(
     node: str,
     namespace: str,
@@ -345,6 +338,13 @@ def _lane(
         spans=spans,
         marks=_marks(events),
     )
+
+
+def _unsaid(raw: objects.Raw, *, moved: bool) -> str:
+    """Of a plan, or of a call that was killed."""
+    if moved:
+        return "gone"
+    return "unknown" if "drained" in raw else "planned"
 
 
 def _blocker(raw: objects.Raw, refused: t.Sequence[read.Event]) -> tuple[str, str]:

@@ -353,13 +353,6 @@ def _is_lock(lease: objects.Raw) -> bool:
     )
 
 
-def _node_of(lock: objects.Raw) -> str:
-    """The node that it locks, empty if it locks a descheduler."""
-    if lock["metadata"]["name"].startswith(names.DESCHEDULER_PREFIX):
-        return ""
-    return run_lease.node_of(lock)
-
-
 def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
     """Whether it is our lock of a node without a record or of a descheduler,
     or a run's sign of life.
@@ -369,6 +362,13 @@ def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
     if _is_lock(lease):
         return _node_of(lease) not in {*found.records, *found.bad}
     return run_lease.is_run_lease(lease)
+
+
+def _node_of(lock: objects.Raw) -> str:
+    """The node that it locks, empty if it locks a descheduler."""
+    if lock["metadata"]["name"].startswith(names.DESCHEDULER_PREFIX):
+        return ""
+    return run_lease.node_of(lock)
 
 
 def _orphans(ctx: run_context.Context, found: _Found, wanted: str | None, done: _Recovery) -> None:

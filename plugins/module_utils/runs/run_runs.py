@@ -150,11 +150,6 @@ def _nodes(ctx: run_context.Context) -> list[objects.Node]:
     return run_listing.lists(ctx.cluster, ("nodes",))["nodes"]
 
 
-def _out(ctx: run_context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
-    """``node_records.records`` of all nodes of the cluster."""
-    return node_records.records(_nodes(ctx))
-
-
 def resumable(
     ctx: run_context.Context, given: t.Mapping[str, t.Any] | None
 ) -> dict[str, t.Any] | None:
@@ -271,6 +266,11 @@ def _refuse_alive(ctx: run_context.Context, run: stored_objects.StoredRun) -> No
             f"`{commands.undo(run.id)}` undoes it.",
             str(run_stored.run_ref(run.id)),
         )
+
+
+def _out(ctx: run_context.Context) -> tuple[dict[str, node_records.Record], dict[str, str]]:
+    """``node_records.records`` of all nodes of the cluster."""
+    return node_records.records(_nodes(ctx))
 
 
 def _outlived(

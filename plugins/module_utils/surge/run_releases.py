@@ -74,16 +74,6 @@ def give_back(work: run_guard_call.GuardCall, pods: t.Iterable[objects.Pod]) -> 
             work.show(owner, (count, count), None, outcomes.WorkloadOutcome.GIVEN_BACK, (pod.node,))
 
 
-def _around(work: run_guard_call.GuardCall, pod: objects.Pod) -> snapshots.Snapshot:
-    """What decides what may become of the pod, as it is now: what the call has read is from
-    before its locks.
-    """
-    part = scopes.Slice(namespaces=(pod.namespace,))
-    return snapshots.Snapshot.of(
-        {name: run_listing.listed(work.ctx.cluster, name, part) for name in _DECIDING}
-    )
-
-
 def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) -> str:
     """Give it back or evict it; why neither is possible."""
     record = work.guarded_nodes[pod.node].record
@@ -110,3 +100,13 @@ def _end(work: run_guard_call.GuardCall, pod: objects.Pod, mark: released.Mark) 
             phases.What.EVICTED, why, node=pod.node, namespace=pod.namespace, name=pod.name
         )
     return ""
+
+
+def _around(work: run_guard_call.GuardCall, pod: objects.Pod) -> snapshots.Snapshot:
+    """What decides what may become of the pod, as it is now: what the call has read is from
+    before its locks.
+    """
+    part = scopes.Slice(namespaces=(pod.namespace,))
+    return snapshots.Snapshot.of(
+        {name: run_listing.listed(work.ctx.cluster, name, part) for name in _DECIDING}
+    )

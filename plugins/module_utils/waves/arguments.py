@@ -78,31 +78,6 @@ LACKING: t.Mapping[run_steps.Engine, specs.Lacking | None] = {
 }
 
 
-def _options(name: str, params: specs.Params, **own: t.Any) -> t.Any:
-    """The options of a step as its engine takes them.
-
-    Raises:
-        BadOption: the module of the step would not take them.
-    """
-    step = STEPS[name]
-    given = {key: value for key, value in (params[name] or {}).items() if value is not None}
-    if both := sorted(given.keys() & set(step.own)):
-        raise option_values.BadOption(name, both, "none of these, which the wave sets itself")
-    arguments = {"nodes": list(params["nodes"]), **given, **own}
-    validation = ArgumentSpecValidator(dict(step.spec.options), **step.spec.rules).validate(
-        specs.plain(arguments)
-    )
-    if validation.error_messages:
-        expected = f"the options of {step.spec.name}: {'; '.join(validation.error_messages)}"
-        raise option_values.BadOption(name, sorted(given), expected)
-    try:
-        converted = step.spec.converted(validation.validated_parameters)
-        return specs.from_params(step.kind, step.spec.prepare(converted))
-    except option_values.BadOption as error:
-        error.args = (f"{name}: {error}",)
-        raise
-
-
 def _prepared(params: specs.Params) -> specs.Params:
     before = specs.plain(params["before"] or {})
     rules = {
@@ -130,6 +105,31 @@ def _prepared(params: specs.Params) -> specs.Params:
         "before": before,
         "told": tuple(map(details.whole, details.told(before))),
     }
+
+
+def _options(name: str, params: specs.Params, **own: t.Any) -> t.Any:
+    """The options of a step as its engine takes them.
+
+    Raises:
+        BadOption: the module of the step would not take them.
+    """
+    step = STEPS[name]
+    given = {key: value for key, value in (params[name] or {}).items() if value is not None}
+    if both := sorted(given.keys() & set(step.own)):
+        raise option_values.BadOption(name, both, "none of these, which the wave sets itself")
+    arguments = {"nodes": list(params["nodes"]), **given, **own}
+    validation = ArgumentSpecValidator(dict(step.spec.options), **step.spec.rules).validate(
+        specs.plain(arguments)
+    )
+    if validation.error_messages:
+        expected = f"the options of {step.spec.name}: {'; '.join(validation.error_messages)}"
+        raise option_values.BadOption(name, sorted(given), expected)
+    try:
+        converted = step.spec.converted(validation.validated_parameters)
+        return specs.from_params(step.kind, step.spec.prepare(converted))
+    except option_values.BadOption as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def _engine(ctx: run_context.Context, params: specs.Params) -> run_context.Result:

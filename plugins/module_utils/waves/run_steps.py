@@ -38,10 +38,6 @@ def _nothing(ctx: run_context.Context, result: run_context.Result, engine: Engin
     del ctx, result, engine
 
 
-def _noted(ctx: run_context.Context, nodes: t.Sequence[str]) -> run_context.Result:
-    return run_runs.noted(ctx, nodes)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveOptions:
     """Options of the module, those of the steps as their engines take them; times in seconds.
@@ -261,6 +257,10 @@ class Steps:
             timeline=[],
             changes=[],
         )
+
+
+def _noted(ctx: run_context.Context, nodes: t.Sequence[str]) -> run_context.Result:
+    return run_runs.noted(ctx, nodes)
 
 
 KEPT = ("msg", "feasible", "left_out", "findings")
