@@ -228,9 +228,7 @@ def _act(
                 task = next(x for x in group if x.name == node)
                 task.outcome = outcomes.CordonOutcome.HELD
                 task.wanted = task.record
-                task.message = (
-                    f"{why}. Wait until it ends, or inspect it with the recover playbook."
-                )
+                task.message = why
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":

@@ -306,6 +306,8 @@ EARLIER_START_DIES_SECONDS = 60.0
 """Seconds for which a restarted run waits for its earlier start to die."""
 LOOK_EVERY_SECONDS = 1.0
 """Seconds between two lists of leases that are watched."""
+HELD_REMEDY = "Wait until it ends, or inspect it with the recover playbook."
+"""Of a node that another run holds."""
 
 
 # One state machine for each lock: a turn of the loop is a look at all of them.
@@ -355,6 +357,8 @@ def wait_for_expiry(  # noqa: C901
                 node in alive and (not patient or now >= start + EARLIER_START_DIES_SECONDS)
             ):
                 refused[node] = run_leases.held_by(locks[node].what, seen.lease)
+                if locks[node].kind == "Node":
+                    refused[node] += f". {HELD_REMEDY}"
                 del waiting[node]
         if not waiting:
             return refused

@@ -299,6 +299,16 @@ def test_a_lock_that_is_held_leaves_the_node_and_says_how_to_go_on() -> None:
         assert (record_of(world), ctx.changes) == (before, [])
 
 
+def test_a_lock_that_may_not_be_written_names_the_permission_and_no_other_run() -> None:
+    with alone("cordoned") as world:
+        world.server.denied.add(("create", kinds.LEASES.resource))
+        _ctx, (node,) = brought(world, "cordoned", "r1/n2")
+    assert node["outcome"] == "held"
+    assert node["message"].startswith("Node a could not be locked: create leases.coordination.k8s.io ")
+    assert "403" in node["message"]
+    assert "Wait until it ends" not in node["message"]
+
+
 @pytest.mark.parametrize(("run", "patient"), [("r1/n2", True), ("r1", True), ("/n2", False), ("", False)])
 def test_only_a_call_of_the_records_run_waits_a_minute_for_the_dying_one(run: str, patient: bool) -> None:
     with alone("cordoned") as world:

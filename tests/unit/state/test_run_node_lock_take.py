@@ -20,7 +20,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_locks,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import LostLockError
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.run_node_lock import (
+    HELD_REMEDY,
+    LostLockError,
+)
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -88,7 +91,7 @@ def test_a_living_lock_is_refused_at_its_first_renewal_or_after_a_minute(
     began = world.machine.now
     refused = done(me, lambda: locks(me, "r1/n2").take(patient=patient))
     assert refused["a"].startswith("Node a is held by run r1 of tina@sim since 2026-")
-    assert refused["a"].endswith(f"(Lease {WHERE}/node-a)")
+    assert refused["a"].endswith(f"(Lease {WHERE}/node-a). {HELD_REMEDY}")
     assert world.machine.now - began == after
     (event,) = me.told
     assert (event.node, event.message) == ("a", "lock held by r1; watching whether it is alive")
