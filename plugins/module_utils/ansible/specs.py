@@ -43,6 +43,7 @@ Params = dict[str, t.Any]
 """The module's own arguments, converted for the engine."""
 Progress = t.Callable[[Event], None]
 Guard = t.Callable[[], None]
+Engine = t.Callable[[run_context.Context, Params], run_context.Result]
 
 
 class Lacking(t.Protocol):
@@ -163,7 +164,7 @@ class ClusterModuleSpec(ModuleSpec):
     also those for the pods of its ``nodes`` in the namespaces that it is limited to (``within``).
     """
 
-    engine: t.Callable[[run_context.Context, Params], run_context.Result]
+    engine: Engine
     lacking: Lacking | None = None
     prepare: t.Callable[[Params], Params] = _unchanged
 
@@ -284,13 +285,18 @@ def plain(value: t.Any) -> t.Any:
 T = t.TypeVar("T")
 
 
+def engine(run: t.Callable[[run_context.Context, T], run_context.Result], kind: type[T]) -> Engine:
+    """What a module has as its engine: ``run``, with the options as ``kind``."""
+    return lambda ctx, params: run(ctx, from_params(kind, params))
+
+
 def from_params(kind: type[T], params: Params) -> T:
     """The engine's options. Unset ones take the engine's defaults;
     ``run`` belongs to the call, not to the engine.
     """
-    return kind(
-        **{name: value for name, value in params.items() if name != "run" and value is not None}
-    )
+    given = {name: value for name, value in params.items() if value is not None}
+    given.pop("run", None)
+    return kind(**given)
 
 
 # Running as a module: one JSON result and no progress, which modules cannot show.

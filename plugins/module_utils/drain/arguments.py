@@ -74,9 +74,7 @@ SPEC = specs.ClusterModuleSpec(
         "alarm_after",
     ),
     lists=("nodes", "namespaces", "fenced"),
-    engine=lambda ctx, params: run_drain.drain(
-        ctx, specs.from_params(run_drain.DrainOptions, params)
-    ),
+    engine=specs.engine(run_drain.drain, run_drain.DrainOptions),
     prepare=lambda params: arguments_policy.combined(arguments.from_params(_with_alarm(params))),
     # The URL of a webhook and its headers are secrets.
     unshown=(*arguments.POD_RULES, "announce"),

@@ -196,7 +196,5 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes", "namespaces"),
     lacking=functools.partial(run_permissions.lacking, steps=("read", "jobs")),
     prepare=_prepared,
-    engine=lambda ctx, params: run_module.jobs(
-        ctx, specs.from_params(run_module.JobOptions, params)
-    ),
+    engine=specs.engine(run_module.jobs, run_module.JobOptions),
 )

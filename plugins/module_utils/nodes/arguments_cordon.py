@@ -51,8 +51,6 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes",),
     prepare=_prepared,
     detailed=True,
-    engine=lambda ctx, params: run_cordon.cordon(
-        ctx, specs.from_params(run_node_steps.CordonOptions, params)
-    ),
+    engine=specs.engine(run_cordon.cordon, run_node_steps.CordonOptions),
     foreign=kubernetes_core.of_drain,
 )

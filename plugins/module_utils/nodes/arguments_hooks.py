@@ -42,9 +42,7 @@ SPEC = specs.ClusterModuleSpec(
         "hooks": {"type": "list", "elements": "dict"},
     },
     lists=("nodes",),
-    engine=lambda ctx, params: engine.call_hooks(
-        ctx, specs.from_params(engine.HookOptions, params)
-    ),
+    engine=specs.engine(engine.call_hooks, engine.HookOptions),
     prepare=_prepared,
     unshown=("rules",),
 )

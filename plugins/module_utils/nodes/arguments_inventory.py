@@ -77,7 +77,7 @@ def _checked(params: specs.Params) -> specs.Params:
 SPEC = specs.ClusterModuleSpec(
     name="cluster_nodes",
     options={"node_selector": {"type": "str"}, "maintained_annotation": {"type": "str"}},
-    engine=lambda ctx, params: read_nodes(ctx, specs.from_params(InventoryOptions, params)),
+    engine=specs.engine(read_nodes, InventoryOptions),
     prepare=_checked,
 )
 """The call that reads the nodes."""

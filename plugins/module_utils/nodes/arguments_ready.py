@@ -64,7 +64,5 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes", "not_rebooted"),
     prepare=_prepared,
     detailed=True,
-    engine=lambda ctx, params: run_gates.check_ready(
-        ctx, specs.from_params(run_gates.ReadyOptions, params)
-    ),
+    engine=specs.engine(run_gates.check_ready, run_gates.ReadyOptions),
 )

@@ -48,8 +48,6 @@ SPEC = specs.ClusterModuleSpec(
     rules=specs.NODES_OR_SELECTOR,
     lists=("nodes", "keep"),
     prepare=_prepared,
-    engine=lambda ctx, params: run_taint.taint(
-        ctx, specs.from_params(run_taint.TaintOptions, params)
-    ),
+    engine=specs.engine(run_taint.taint, run_taint.TaintOptions),
     foreign=kubernetes_core.of_taint,
 )

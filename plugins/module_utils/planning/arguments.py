@@ -58,7 +58,5 @@ SPEC = specs.ClusterModuleSpec(
     prepare=_prepared,
     unshown=("before_pod",),
     detailed=True,
-    engine=lambda ctx, params: run_plan.make_plan(
-        ctx, specs.from_params(run_plan.PlanOptions, params)
-    ),
+    engine=specs.engine(run_plan.make_plan, run_plan.PlanOptions),
 )

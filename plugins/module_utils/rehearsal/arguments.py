@@ -60,5 +60,5 @@ SPEC = specs.ClusterModuleSpec(
     },
     durations=("stop", "timeout"),
     prepare=_prepared,
-    engine=lambda ctx, params: run_copy.copy(ctx, specs.from_params(run_copy.CopyOptions, params)),
+    engine=specs.engine(run_copy.copy, run_copy.CopyOptions),
 )

@@ -88,7 +88,5 @@ SPEC = specs.ClusterModuleSpec(
     # The URL and the headers are secrets.
     unshown=("results", "webhook"),
     documents=("announcement",),
-    engine=lambda ctx, params: run_announcements.announce(
-        ctx, specs.from_params(run_announcements.EventOptions, params)
-    ),
+    engine=specs.engine(run_announcements.announce, run_announcements.EventOptions),
 )

@@ -123,5 +123,5 @@ SPEC = specs.ClusterModuleSpec(
             ("state", "ended", ["run"]),
         ]
     },
-    engine=lambda ctx, params: state(ctx, specs.from_params(StateOptions, params)),
+    engine=specs.engine(state, StateOptions),
 )

@@ -41,7 +41,5 @@ SPEC = specs.ClusterModuleSpec(
     lists=("nodes",),
     prepare=_prepared,
     detailed=True,
-    engine=lambda ctx, params: run_guard.guard(
-        ctx, specs.from_params(run_guard.GuardOptions, params)
-    ),
+    engine=specs.engine(run_guard.guard, run_guard.GuardOptions),
 )
