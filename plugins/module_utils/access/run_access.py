@@ -289,7 +289,7 @@ def _kubectl(ref: objects.Ref) -> str:
 
 
 def _refusals(ctx: run_context.Context, pieces: t.Iterable[Piece]) -> list[reasons.Finding]:
-    """What these credentials may not do of all that is to be done, by dry runs."""
+    """What these credentials may not do of all that is planned, found out by dry runs."""
     changes = [change for piece in pieces if (change := piece.change)]
     created = {change.target.kind for change in changes if change.verb == "create"}
     with ctx.clock.pool(run_requests.MAX_PARALLEL, "dry runs") as pool:

@@ -56,7 +56,7 @@ def apart(result: dict[str, t.Any], folder: str) -> dict[str, t.Any]:
 
 
 def _brief(entry: Result) -> dict[str, t.Any]:
-    """What is said of a node, of its record only the run."""
+    """A node's result without its details; of its record only the run."""
     found = {key: value for key, value in entry.items() if key not in OF_NODES}
     if record := found.get("record"):
         found["record"] = {"run": record["run"]}

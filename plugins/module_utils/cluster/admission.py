@@ -63,7 +63,7 @@ class Judge:
 
 
 def judges(raw: objects.Raw) -> list[Judge]:
-    """Those of a webhook configuration or of a policy, but not our own fence."""
+    """The judges in a webhook configuration or a policy; none for our own fence."""
     if raw["metadata"]["name"] == names.FENCE_POLICY:
         return []
     policy = (raw.get("spec") or {}).get("matchConstraints")
@@ -74,7 +74,7 @@ def judges(raw: objects.Raw) -> list[Judge]:
 
 
 def webhooks(raw: objects.Raw, kind: str) -> list[Webhook]:
-    """Those of a configuration that fail closed, are asked for new pods, and are in the cluster."""
+    """The webhooks of a configuration that fail closed, judge new pods and run in the cluster."""
     ref = objects.Ref(kind, raw["metadata"]["name"], api_version="admissionregistration.k8s.io/v1")
     found = []
     for one in raw.get("webhooks") or ():

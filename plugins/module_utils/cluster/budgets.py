@@ -100,7 +100,7 @@ def diagnose(
 def of_operator(
     pod: objects.Pod, budget: objects.Budget | None, operator: operators.Operator, answer: str = ""
 ) -> Verdict:
-    """That the pod stays until its operator acts.
+    """The verdict that the pod stays until its operator acts.
 
     Without a budget it is the operator's webhook that keeps it;
     ``answer`` is what that said to an eviction.

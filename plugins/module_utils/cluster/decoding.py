@@ -83,7 +83,7 @@ def json_of(text: str) -> t.Any:
 
 
 def _below(values: t.Iterable[t.Any]) -> list[t.Any]:
-    """What is in JSON values, of which text and numbers are checked."""
+    """The values directly inside of these JSON values; texts and numbers among them are checked."""
     found, texts = list[t.Any](), list[str]()
     for value in values:
         if isinstance(value, str):
@@ -307,7 +307,7 @@ def moment(value: t.Any) -> datetime.datetime | None:
 
 
 def later(than: datetime.datetime, seconds: float) -> datetime.datetime | None:
-    """So many seconds later; ``None`` where no time is so late."""
+    """The time so many seconds later; ``None`` if it is too late for a date."""
     try:
         return than + datetime.timedelta(seconds=seconds)
     except OverflowError:

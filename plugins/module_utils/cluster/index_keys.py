@@ -186,7 +186,7 @@ def _selected(
 
 
 def _adopting(workload: objects.Workload) -> tuple[tuple[str, str, str], ...]:
-    """Of a ReplicaSet; earlier revisions are kept without a selector."""
+    """The keys of a ReplicaSet that takes pods; earlier revisions are kept without a selector."""
     taking = workload.kind == "ReplicaSet" and workload.selector is not None
     return _selected(workload, names.HASH) if taking else ()
 
@@ -223,7 +223,7 @@ def _choosing_revisions(budget: objects.Budget) -> tuple[str, ...]:
 
 
 def peers(spec: objects.Raw) -> t.Iterator[objects.Raw]:
-    """With whom a NetworkPolicy lets its pods talk."""
+    """The peers with which a NetworkPolicy lets its pods talk."""
     for direction, side in (("ingress", "from"), ("egress", "to")):
         for rule in spec.get(direction) or ():
             yield from rule.get(side) or ()

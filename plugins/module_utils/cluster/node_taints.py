@@ -405,7 +405,7 @@ def progress(change: api_changes.Change) -> str:
 
 
 def _deeds(removed: str, before: t.Sequence[str], after: t.Sequence[str]) -> str:
-    """Which taints come and go; ``removed`` is the verb for the latter."""
+    """Which taints are set and removed, in words; ``removed`` is the verb for the latter."""
     come = [word for word in after if word not in before]
     go = [word for word in before if word not in after]
     return "; ".join(

@@ -53,7 +53,7 @@ def trimmed(spec: Raw, status: Raw) -> Raw:
 
 
 def _of_status(status: Raw) -> dict[str, t.Any]:
-    """What a resize has changed, or could not."""
+    """What the status adds to the spec: resources that a resize has changed, or could not."""
     found: dict[str, t.Any] = {}
     counted = {}
     for key in ("containerStatuses", "initContainerStatuses"):

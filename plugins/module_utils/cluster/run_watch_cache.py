@@ -104,7 +104,7 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def _named(meta: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What names an object, of its metadata."""
+    """The part of the metadata by which a watch knows an object."""
     return {field: meta.get(field) for field in ("namespace", "name", "uid", "resourceVersion")}
 
 

@@ -46,14 +46,14 @@ class Interner:
         return self.same(key, decoding.fitting(part, shape)) if known is None else known
 
     def same(self, key: t.Hashable, part: T) -> T:
-        """For whatever is equal if this key is."""
+        """The first part that was given for this key, which stands for all equal ones."""
         if len(self._known) >= MOST:
             self._known.clear()
         known: T = self._known.setdefault(key, part)
         return known
 
     def text(self, text: str) -> str:
-        """For names that occur in many objects."""
+        """The first of equal texts, for names that occur in many objects."""
         return self.same(text, text)
 
     def workload_spec(self, spec: Raw) -> Raw:

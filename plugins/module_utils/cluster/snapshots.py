@@ -178,7 +178,7 @@ class Snapshot:
         )
 
     def _selecting(self, index: str, namespace: str, labels: t.Mapping[str, str]) -> list[t.Any]:
-        """What may select pods with these labels."""
+        """The objects of an index whose selectors may select pods with these labels."""
         by_label = self._by(index)
         found = list(by_label.get((namespace, "", "")))
         for key, value in labels.items():
@@ -448,7 +448,7 @@ class Snapshot:
         return known
 
     def autoscaler_of(self, workload: objects.Workload) -> objects.Autoscaler | None:
-        """Of several the first counts."""
+        """The first autoscaler of the workload."""
         target = (workload.namespace, workload.kind, workload.name)
         return next(iter(self._by("autoscalers by target").get(target)), None)
 

@@ -25,7 +25,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages 
 
 
 def migration_controller(plugin: profiles.Args) -> schemas.Faults:
-    """Of Koordinator's MigrationController."""
+    """Faults in the arguments of Koordinator's MigrationController."""
     args, path = plugin.args, plugin.path
     skipped = plugin.entries("skipEvictionGates") if plugin.schema.knows("1.8.0") else []
     if not args.get("skipCheckExpectedReplicas") and "ExpectedReplicas" not in skipped:
@@ -109,7 +109,7 @@ def _evictor(plugin: profiles.Args) -> schemas.Faults:
 
 
 def default_evictor(plugin: profiles.Args) -> schemas.Faults:
-    """Of DefaultEvictor in Koordinator, since 1.8.0 that of v0.35."""
+    """Faults in those of Koordinator's DefaultEvictor, which is that of v0.35 since 1.8.0."""
     yield from _evictor(plugin)
     yield from _protections(plugin) if plugin.schema.knows("1.8.0") else ()
     selector = plugin.record("namespaceLabelSelector")
@@ -163,7 +163,7 @@ def _needs_node_fit(plugin: profiles.Args) -> schemas.Faults:
 
 
 def sigs_default_evictor(plugin: profiles.Args) -> schemas.Faults:
-    """Of DefaultEvictor in the sigs descheduler."""
+    """Faults in the arguments of the DefaultEvictor of the sigs descheduler."""
     yield from _needs_node_fit(plugin)
     yield from _priority(plugin)
     yield from _protections(plugin)
@@ -361,7 +361,7 @@ def _normalities(plugin: profiles.Args) -> schemas.Faults:
 
 
 def _pool(pool: profiles.Args) -> schemas.Faults:
-    """Before 1.8.0 a pool inherits nothing (koordinator#2816)."""
+    """Faults in a pool before 1.8.0, which inherits nothing (koordinator#2816)."""
     yield from _gaps(pool)
     condition = pool.args.get("anomalyCondition")
     path = f"{pool.path}.anomalyCondition"

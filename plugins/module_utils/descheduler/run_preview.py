@@ -214,7 +214,7 @@ class DryRuns:
         )
 
     def wait(self, timeout: float) -> None:
-        """Until each cycle is over, or ``timeout`` seconds."""
+        """Wait until each dry run is over, or ``timeout`` seconds."""
         left = [run for run in self.runs if not run.over]
         for late in self.ctx.poll(POLL_SECONDS, timeout):
             for run in left:

@@ -142,7 +142,7 @@ class Proof:
 
 @dataclass
 class Verification:
-    """Of one desired configuration. ``proof`` is the latest one."""
+    """The verification of one desired configuration. ``proof`` is the latest one."""
 
     target: run_targets.DeschedulerTarget
     schema: schemas.Schema

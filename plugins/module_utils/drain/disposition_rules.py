@@ -49,7 +49,7 @@ def machine_of(facts: pod_facts.PodFacts) -> virtual_machines.Machine | None:
 
 
 def eviction_denied(facts: pod_facts.PodFacts) -> reasons.Reason | None:
-    """That KubeVirt denies the eviction for good; no consent changes that."""
+    """The reason where KubeVirt denies the eviction for good; no consent changes that."""
     machine = machine_of(facts)
     if machine is None or machine.on_eviction != "stays":
         return None
@@ -347,7 +347,7 @@ def _pending(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
 
 
 def _denied_machine(facts: pod_facts.PodFacts) -> drain_policy.PodPlan | None:
-    """Before all that consent could change."""
+    """A denied eviction; this rule comes before all that consent could change."""
     denied = eviction_denied(facts)
     return facts.plan("refuse", denied.code, denied.message, denied.remedy) if denied else None
 

@@ -63,7 +63,7 @@ def named(raw: objects.Raw) -> objects.Ref:
 
 
 def waited_for(raw: objects.Raw) -> str:
-    """What a drain says while it leaves the pod to the request."""
+    """The text of a drain that leaves the pod to the request."""
     return (
         f"{named(raw)} of {raw['spec'].get('requester')} is being answered by the pod's responders"
     )

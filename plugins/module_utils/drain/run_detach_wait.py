@@ -51,7 +51,7 @@ class Detachments:
         self._wanted |= _volumes_of(pod, snapshot)
 
     def resume(self, node: str, volumes: t.Iterable[str]) -> None:
-        """These had to follow pods that have left the node already."""
+        """Wait for volumes, too, whose pods have left the node before this call."""
         self._wanted |= {(node, volume) for volume in volumes}
 
     def of(self, node: str) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class Detachments:
         return tuple(sorted(volume for where, volume in self._wanted if where == node))
 
     def stays(self, plan: drain_policy.PodPlan, snapshot: snapshots.Snapshot) -> None:
-        """As long as this pod is there, its volumes stay attached to its node."""
+        """Do not wait for the volumes of this pod while it is on its node."""
         if plan.pod.claims:
             self._used[plan.pod.uid] = _volumes_of(plan.pod, snapshot)
 
@@ -91,7 +91,7 @@ class Detachments:
         self._background.close()
 
     def _to_detach(self, snapshot: snapshots.Snapshot) -> Volumes:
-        """All but those that a pod uses which is still on the node."""
+        """The awaited volumes, without those of pods that are still on the node."""
         used = (volumes for uid, volumes in self._used.items() if snapshot.pod(uid))
         return self._wanted.difference(*used)
 
@@ -121,7 +121,7 @@ class Detachments:
 
 
 def _volumes_of(pod: objects.Pod, snapshot: snapshots.Snapshot) -> Volumes:
-    """Those that the claims of the pod are bound to."""
+    """The volumes that the claims of the pod are bound to, with its node."""
     found = set()
     for name in pod.claims:
         claim = snapshot.claim(pod.namespace, name) or {}

@@ -161,7 +161,7 @@ class BudgetStates(dict[tuple[str, str], BudgetState]):
     """What is known of the budgets, by namespace and name."""
 
     def of(self, move: run_pod_drain.PodDrain) -> BudgetState:
-        """That of the budget over the move's pod; without a budget one that nobody shares."""
+        """The state of the move's budget; without a budget one that nobody shares."""
         return self.setdefault(move.budget, BudgetState()) if move.budget else BudgetState()
 
     def busy(self, move: run_pod_drain.PodDrain) -> bool:

@@ -403,7 +403,7 @@ class Replacing:
         )
 
     def _give_up(self, move: run_pod_drain.PodDrain, why: str) -> None:
-        """All pods of its workload keep their way in this drain."""
+        """Let all pods of its workload leave by their own route in this drain."""
         pod, workload = move.pod, move.plan.workload
         if workload is not None and workload.uid not in self.routing.unreplaced:
             self.routing.unreplaced[workload.uid] = why

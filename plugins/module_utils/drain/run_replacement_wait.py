@@ -129,7 +129,7 @@ class ReplacementWait:
                 self._served[place] = max(len(uids), self._served.get(place, 0))
 
     def resume(self, node: str, record: node_records.Record) -> None:
-        """What an earlier start of the run had to wait for."""
+        """Wait, too, for what the node's record says that an earlier start waited for."""
         for one in record.awaits:
             self.awaited.setdefault(one.workload.uid, one)
             self._of_node.setdefault(node, {})[one.workload.uid] = None

@@ -75,7 +75,7 @@ deletes its pods, works every 20 s.
 
 
 class _UnchangedTimer:
-    """For how many seconds the state of each node has been the same."""
+    """Tells for how many seconds the state of each node has been the same."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[t.Any, float]] = {}

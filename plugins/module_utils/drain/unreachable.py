@@ -153,7 +153,7 @@ def attached_to(attachments: t.Iterable[objects.Raw], node: str) -> set[str]:
 
 
 def beat(lease: objects.Raw | None) -> tuple[str, str, str]:
-    """What changes whenever a kubelet renews its lease."""
+    """The part of a lease that changes whenever a kubelet renews it."""
     found = lease or {}
     spec: objects.Raw = found.get("spec") or {}
     return (

@@ -44,7 +44,7 @@ class Unserved:
         )
 
     def passed(self, now: str) -> float:
-        """For how many seconds that is so."""
+        """Seconds for which that is so."""
         since, today = decoding.moment(self.since), decoding.moment(now)
         return (today - since).total_seconds() if since and today else 0.0
 

@@ -149,7 +149,7 @@ class Call:
 
     @classmethod
     def of_pod(cls, rule: Rule, plan: drain_policy.PodPlan) -> Call:
-        """For the pod of this plan."""
+        """The call for the pod of this plan."""
         pod = plan.pod
         owner = plan.workload or plan.pod.owner
         text = f"{owner.kind}/{owner.name}" if owner and owner.possible else ""
@@ -157,7 +157,7 @@ class Call:
 
     @property
     def key(self) -> str:
-        """Names it in the node's record."""
+        """The name of the call in the node's record."""
         return f"{self.rule.key}/{self.uid}" if self.uid else self.rule.key
 
     @property
@@ -173,7 +173,7 @@ class Call:
         return f"hook {self.rule.hook}, rule {self.rule.name} ({self.rule.action} {how})"
 
     def entry(self, state: State) -> dict[str, str]:
-        """What the record says of it."""
+        """The entry of the call in the node's record."""
         return entry_of({**self.variables(again=False), "action": self.rule.action}, state)
 
     def variables(self, *, again: bool, moved: bool | None = None) -> dict[str, t.Any]:

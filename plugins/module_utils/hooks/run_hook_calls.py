@@ -34,7 +34,7 @@ Send = t.Callable[[hook_definitions.Http, Variables, float], int]
 
 
 def nobody(http: hook_definitions.Http, variables: Variables, timeout: float) -> int:
-    """Where no call is possible."""
+    """Stands for ``Send`` where no call is possible."""
     raise NoAnswerError(f"{http.shown()} cannot be called from here")
 
 

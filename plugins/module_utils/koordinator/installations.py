@@ -165,7 +165,7 @@ def several(found: t.Sequence[Installation]) -> reasons.Finding:
 def beside(
     deployments: t.Iterable[objects.Raw], place: installation.Location
 ) -> list[schemas.Fault]:
-    """That another koord-descheduler is at work beside the one in this place."""
+    """A warning if another koord-descheduler is at work beside the one in this place."""
     found = [one for one in installations(deployments, ANYWHERE) if one.ready]
     mine = f"{place.namespace}/{place.deployment}"
     others = [one.name for one in found if one.name != mine]

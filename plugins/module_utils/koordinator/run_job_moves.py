@@ -200,7 +200,7 @@ class JobMoves:
             self._replacing(move, view)
 
     def _held_by(self, move: JobMove, view: job_status.View) -> reasons.Reason | None:
-        """What would hold a new job now."""
+        """The reason that would hold a new job now."""
         pod = view.snapshot.pod(move.target.uid)
         if pod is None or self.controller is None:
             return None

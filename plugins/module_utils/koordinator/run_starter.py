@@ -160,7 +160,7 @@ class JobStarter:
     def view(
         self, snapshot: snapshots.Snapshot, jobs: t.Mapping[str, migration_jobs.Job]
     ) -> job_status.View:
-        """What is known beside a job."""
+        """The view of a job with what is known beside it."""
         return job_status.View(snapshot, self.choices.controller, jobs, self.ctx.clock.server())
 
     def start(self, moves: t.Sequence[run_pod_drain.PodDrain], view: job_status.View) -> None:

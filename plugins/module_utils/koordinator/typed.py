@@ -137,7 +137,7 @@ def faults(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
 
 
 def _mapping(kind: str, value: t.Any, path: str) -> t.Iterator[Fault]:
-    """Of an object of a known type, or of a map of texts to values of one kind."""
+    """Faults in an object of a known type, or in a map of texts to values of one kind."""
     fields = TYPES.get(kind)
     if not isinstance(value, t.Mapping):
         yield path, value, "names and values" if fields is None else f"the fields of a {kind}"

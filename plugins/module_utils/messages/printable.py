@@ -48,7 +48,7 @@ def data(value: t.Any, documents: t.Collection[str] = ()) -> t.Any:
 
 
 def clipped(value: str, most: int) -> str:
-    """So many characters of it, and that more were left out."""
+    """The first ``most`` characters, with dots where more were left out."""
     return value if len(value) <= most else value[:most] + "..."
 
 

@@ -26,7 +26,7 @@ class Reason:
 
     @property
     def sentence(self) -> str:
-        """What is wrong, then what to do."""
+        """The message and the remedy as one text."""
         return f"{self.message} {self.remedy}".strip()
 
     def to_dict(self) -> dict[str, str]:

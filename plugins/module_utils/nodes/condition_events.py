@@ -49,7 +49,7 @@ class Account:
 
     @classmethod
     def read(cls, raw: objects.Raw | None) -> Account:
-        """What cannot be read counts as nothing told: better twice than never."""
+        """From its ConfigMap. What cannot be read counts as not told: better twice than never."""
         data = (raw or {}).get("data") or {}
         reported: Reported = {}
         try:
@@ -142,7 +142,7 @@ def forget(raw: objects.Raw, account: Account) -> None:
 
 
 def forget_others(raws: t.Iterable[objects.Raw], account: Account) -> None:
-    """All nodes that are not among these."""
+    """Forget what was told of nodes that are not among these."""
     there = {str(raw["metadata"].get("uid")) for raw in raws}
     account.reported = {
         uid: conditions for uid, conditions in account.reported.items() if uid in there
@@ -158,7 +158,7 @@ def _in_maintenance(node: objects.Node) -> bool:
 
 
 def kept(raw: objects.Raw) -> dict[str, t.Any]:
-    """What is needed of a node as it arrives."""
+    """The fields of a node that are needed."""
     metadata = raw["metadata"]
     spec = raw.get("spec") or {}
     status = raw.get("status") or {}

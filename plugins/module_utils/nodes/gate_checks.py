@@ -130,7 +130,7 @@ def runs_on(
 
 
 def _name(taint: objects.Raw) -> str:
-    """What makes it the same taint to the API server."""
+    """The key and the effect, by which the API server tells taints apart."""
     return f"{taint.get('key')}:{taint.get('effect')}"
 
 

@@ -33,7 +33,7 @@ def unknown_nodes(
 
 
 def nothing_selected(selector: str) -> reasons.Finding:
-    """That ``node_selector`` selects no node."""
+    """The finding that ``node_selector`` selects no node."""
     return reasons.Finding(
         "selector_matches_nothing",
         f"No node matches node_selector {selector}.",

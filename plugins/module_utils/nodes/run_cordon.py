@@ -59,7 +59,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 
 class Own(t.Protocol):
-    """From the node as it was read to its record."""
+    """Reads the caller's record of a node."""
 
     def __call__(self, raw: objects.Raw, /) -> node_records.Record | None:
         """``None`` if it is no longer the caller's."""

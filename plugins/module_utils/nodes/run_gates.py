@@ -123,7 +123,7 @@ def _watched(asked: ReadyOptions) -> list[str]:
 def _gathered(
     ctx: run_context.Context, nodes: Nodes, among: int, asked: ReadyOptions
 ) -> snapshots.Snapshot:
-    """What is watched, by lists; the nodes have just been read."""
+    """Lists what the gates look at; the nodes have just been read."""
     found: dict[str, list[t.Any]] = {"nodes": list(nodes.values())}
     for name in _watched(asked):
         if name not in found:

@@ -178,7 +178,7 @@ class Forecast:
 
 
 def not_forecast(why: str) -> Forecast:
-    """That of a pod whose place cannot be known."""
+    """The forecast of a pod whose place cannot be known."""
     return Forecast(text=f"Not forecast: {why}")
 
 
@@ -260,7 +260,7 @@ class Sequence:
         *,
         stay_out: bool = False,
     ) -> dict[str, Forecast]:
-        """By UID; within a wave in their order, those that are surged first."""
+        """The forecasts by UID; within a wave in the order of the plans, surged pods first."""
         found: dict[str, Forecast] = {}
         waves = list(waves)
         self.wait(name for wave in waves[1:] for name in wave)
@@ -279,7 +279,7 @@ class Sequence:
         return found
 
     def _moved(self, plans: t.Iterable[drain_policy.PodPlan]) -> dict[str, Forecast]:
-        """By UID; a pod that waits for what others do is tried again."""
+        """The forecasts by UID; a pod that waits for what others do is tried again."""
         found: dict[str, Forecast] = {}
         waiting = list(plans)
         before = -1

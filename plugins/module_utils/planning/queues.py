@@ -147,7 +147,7 @@ class Played(t.NamedTuple):
 
 
 def play(steps: t.Iterable[Step], allowed: int) -> Played:
-    """All of them, with ``allowed`` missing at a time."""
+    """Play all steps, with ``allowed`` pods missing at a time."""
     missing: list[float] = []
     chains: dict[str, float] = {}
     waits = lasts = 0.0
@@ -181,7 +181,7 @@ class Times:
         return found
 
     def start(self, plan: drain_policy.PodPlan) -> start_times.StartTime:
-        """Of the pod's successor."""
+        """When the pod's successor is ready, and available."""
         workload = self._workload(plan)
         if workload is None or plan.pod.finished:
             return start_times.StartTime()
@@ -190,7 +190,7 @@ class Times:
         return self._known[workload.uid]
 
     def stop(self, plan: drain_policy.PodPlan) -> float:
-        """Of the pod itself; of one that has finished only its object is left."""
+        """Seconds that the pod takes to end; none if it has finished."""
         if plan.pod.finished:
             return 0.0
         workload = self._workload(plan)
@@ -201,7 +201,7 @@ class Times:
         return t.cast("float", getattr(self._stops[key], self._bound))
 
     def replaced(self, plan: drain_policy.PodPlan) -> float:
-        """Until a successor has served, and the pod has been out of its Services."""
+        """Seconds until a successor has served, and the pod has been out of its Services."""
         start = self.start(plan)
         serves = max(SERVING_SECONDS, start.available - start.ready)
         return start.ready + serves + plan.policy.balanced(self._balanced) + TURN_SECONDS

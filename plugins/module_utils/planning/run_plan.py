@@ -330,7 +330,7 @@ def _vital_signs(
 
 
 def _medik8s(ctx: run_context.Context, snapshot: snapshots.Snapshot) -> snapshots.Snapshot:
-    """With the leases of Medik8s; if they may not be read, the lock finds out."""
+    """The snapshot with the leases of Medik8s; if they may not be read, the lock finds out."""
     if names.MEDIK8S_NAMESPACE not in drafts.phases(snapshot):
         return snapshot
     try:

@@ -191,7 +191,7 @@ def _finding(who: str, group: t.Sequence[tuple[Trial, str]]) -> reasons.Finding:
 
 
 def untried(count: int) -> list[reasons.Finding]:
-    """That there were more than are tried."""
+    """A finding if there were more dry runs to make than are made."""
     if count <= MAX_TRIALS:
         return []
     who = "admission webhooks and policies"

@@ -138,7 +138,7 @@ BESIDE_OTHERS = readiness.OF_SEVERAL | {"operator_budget", replacement.FIRST}
 
 
 def might_be_alone(plans: t.Iterable[drain_policy.PodPlan]) -> list[drain_policy.PodPlan]:
-    """Those that leave while others serve."""
+    """The plans of ready pods that leave while others serve."""
     moved = (plan for plan in plans if plan.route in ("evict", "job", "replace"))
     return [plan for plan in moved if plan.code in BESIDE_OTHERS and plan.pod.ready]
 

@@ -40,7 +40,7 @@ BOUNDS: tuple[queues.Bound, ...] = ("expected", "least", "most")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a wave takes, in seconds; the whole is their sum.
+    """The parts of what a wave takes, in seconds; the whole is their sum.
 
     ``steps`` is for cordon, proof and giving back, ``notice`` before the first pod leaves.
     ``starts`` is waiting for successors, ``stops`` for pods to end, ``budgets`` and ``jobs`` for
@@ -166,7 +166,7 @@ class _Way:
 
 
 class _Wave(t.NamedTuple):
-    """What leaves in a wave; ``bands`` one after the other."""
+    """The pods that leave in a wave; the ``bands`` leave one after the other."""
 
     leaving: t.Sequence[drain_policy.PodPlan]
     bands: list[Band]
@@ -183,7 +183,7 @@ def together(waves: t.Iterable[WaveTime]) -> list[int]:
 def _parts_of(
     snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.DrainPolicy
 ) -> tuple[Parts, Parts]:
-    """Until surges have taken over, and the drain after that."""
+    """What a wave takes until surges have taken over, and for the drain after that."""
     times = way.times
     by_job = [plan for plan in wave.leaving if plan.route == "job"]
     jobs = way.pace.seconds(by_job, way.seconds, times.job)

@@ -102,7 +102,7 @@ class Lines:
         return bool(self._of)
 
     def of(self, nodes: t.Iterable[objects.Node]) -> dict[str, Line]:
-        """Those with pods of the nodes, by their words."""
+        """The lines with pods of these nodes, by their words."""
         return {line.words: line for node in nodes for line in self._of.get(node.name, ())}
 
 
@@ -192,7 +192,7 @@ class Limits:
     shares: tuple[Share, ...] = ()
 
     def exceeded(self, wave: t.Sequence[objects.Node]) -> tuple[Limit, ...]:
-        """Those that the nodes would exceed together."""
+        """The limits that the nodes would exceed together."""
         found: list[Limit] = ["max_parallel"] if len(wave) > self.max_parallel else []
         found += ["max_per_zone"] if self.crowded(wave) else []
         return tuple(dict.fromkeys((*found, *(share.limit for share in self.taken(wave)))))
@@ -254,7 +254,7 @@ class Wait:
 
     @property
     def _alike(self) -> str:
-        """What those have in common that it waits for."""
+        """What the nodes that it waits for have in common, as text."""
         words = ["of the same zone"] if "max_per_zone" in self.limits else []
         words += self.shared[:SHOWN]
         if len(self.shared) > SHOWN:

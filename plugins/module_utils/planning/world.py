@@ -121,7 +121,7 @@ NOW = "9"
 
 
 class Common:
-    """What pods have in common that are the same in all but name."""
+    """The fields that pods share which are the same in all but name."""
 
     __slots__ = ("ports", "requests", "spec", "suiting")
 
@@ -374,7 +374,7 @@ class World:
         place.taints = (*place.taints, taint)
 
     def domains(self, key: str, found: t.Callable[[], dict[str, str]], *, lasting: bool) -> Domains:
-        """What ``found`` says, nodes with their domain, once for each ``key``.
+        """The nodes with their domain that ``found`` returns, called once for each ``key``.
 
         Unless it is ``lasting``, it is asked again after a node was closed or reopened.
         """
@@ -423,7 +423,7 @@ class World:
         return self.anti[guest.group][1]
 
     def _tallies_for(self, guest: PodInfo) -> t.Iterator[Tally]:
-        """Those whose ``hint`` is a label of the pod, and those without one."""
+        """The tallies whose ``hint`` is a label of the pod, and those without a hint."""
         for label in guest.labels.items():
             yield from self._hinted.get(label, ())
         yield from self._unhinted

@@ -70,7 +70,7 @@ def failed_task(
 
 
 def _task_message(result: call_results.Answer) -> str:
-    """Of a loop: why the first of its items failed."""
+    """Why a task failed; of a loop why the first of its items did."""
     items = (each for each in result.get("results") or () if isinstance(each, t.Mapping))
     if failed := [each for each in items if each.get("failed")]:
         if failed[0].get("_ansible_no_log"):

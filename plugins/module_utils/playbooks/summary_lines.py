@@ -96,7 +96,7 @@ def _waves(plan: t.Mapping[str, t.Any]) -> list[str]:
 
 
 def _about(seconds: int, limits: t.Sequence[int]) -> str:
-    """What is expected, and what is possible if that is not the same."""
+    """The expected duration, and the possible ones if they differ."""
     expected = f"about {seconds} s" if seconds < 60 else f"about {text.duration(seconds)}"
     return expected if len(set(limits)) < 2 else f"{expected}, {text.between(*limits)} possible"
 

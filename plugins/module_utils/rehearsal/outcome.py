@@ -255,7 +255,7 @@ def of_copy(
 
 
 def wrong(read: t.Mapping[str, t.Any], names: t.Mapping[str, str]) -> list[str]:
-    """What of an input cannot be rehearsed, as sentences."""
+    """The parts of an input that cannot be rehearsed, as sentences."""
     found = []
     if read["asks_hosts"]:
         found.append(

@@ -93,7 +93,7 @@ def snapshot(
 
 
 def version(ctx: run_context.Context) -> str:
-    """That of the API server, such as ``v1.36.3``."""
+    """The version of the API server, such as ``v1.36.3``."""
     answer = ctx.cluster.send(verbs.server_version())
     return str(answer.get("gitVersion") or "")
 

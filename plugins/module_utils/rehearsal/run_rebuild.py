@@ -100,7 +100,7 @@ class _Builder:
         self._settling.budgets(copies.expected(replace(self._made, ready=ready)))
 
     def _create(self, raws: t.Sequence[Json]) -> list[Json]:
-        """Those that exist afterwards."""
+        """Create the objects; those that exist afterwards."""
         with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "copies") as pool:
             created = pool.map(self._create_one, raws)
             return [raw for raw, is_there in zip(raws, created, strict=True) if is_there]

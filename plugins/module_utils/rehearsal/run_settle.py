@@ -41,7 +41,7 @@ class Settling:
         self._deadline = deadline
 
     def nodes(self, wanted: t.Iterable[Json]) -> None:
-        """Until the nodes that have to be ready are, and take pods."""
+        """Wait until the nodes that have to be ready are, and take pods."""
         metas = [raw["metadata"] for raw in wanted]
         names = {one["name"] for one in metas if copies.NODE_SWITCH not in one["annotations"]}
 
@@ -118,7 +118,7 @@ class Settling:
         self._until(missing)
 
     def budgets(self, wanted: t.Mapping[NamespacedName, int]) -> None:
-        """Until each budget counts so many ready pods at least."""
+        """Wait until each budget counts at least so many ready pods."""
 
         def missing() -> list[str]:
             budgets = map(objects.Budget.of, self._all(kinds.BUDGETS))

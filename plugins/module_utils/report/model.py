@@ -144,7 +144,7 @@ class PodLane:
 
     @property
     def moments(self) -> tuple[float, ...]:
-        """In no order."""
+        """The times of all marks and spans, in no order."""
         found = [mark.at for mark in self.marks]
         for span in self.spans:
             found += [span.start, span.end]

@@ -106,7 +106,7 @@ RETURN_SECONDS = 2.0
 
 
 def _after(parts: t.Iterable[t.Mapping[str, t.Any]]) -> float:
-    """Of all waves together."""
+    """Seconds that the return of all waves takes together."""
     return sum(min(number(wave.get("steps")) or 0.0, RETURN_SECONDS) for wave in parts)
 
 
@@ -291,7 +291,7 @@ def _range(raw: t.Mapping[str, t.Any]) -> tuple[float, float] | None:
 
 
 def _emptying(raw: t.Mapping[str, t.Any]) -> float | None:
-    """What a plan foresees from the cordon of each wave until it is drained."""
+    """Seconds that a plan foresees from the cordon of each wave until it is drained."""
     parts = mappings(raw.get("wave_parts"))
     if not parts:
         return number(raw.get("estimate_seconds"))

@@ -134,7 +134,7 @@ def headline(report: model.Report) -> str:
 
 
 def _while_watched(report: model.Report) -> str:
-    """That nobody looked for a part of the time, empty if that was short."""
+    """A note if nobody watched for a part of the time, empty if that was short."""
     totals = report.totals
     if report.unwatched_seconds <= max(UNWATCHED_SECONDS, totals.out_seconds / 10):
         return ""

@@ -250,7 +250,7 @@ def _spans(
 
 
 def _following(phase: phases.Phase | None, begun: phases.Phase | None) -> phases.Phase | None:
-    """What happens to pods can only move a cordoned node on, never back."""
+    """The later phase: what happens to pods moves a cordoned node on, never back."""
     if begun in (phases.Phase.PROTECTING, phases.Phase.DRAINING):
         order = list(phases.Phase)
         return begun if phase and order.index(phase) < order.index(begun) else phase
@@ -341,7 +341,7 @@ def _lane(
 
 
 def _unsaid(raw: objects.Raw, *, moved: bool) -> str:
-    """Of a plan, or of a call that was killed."""
+    """The outcome of a pod in a plan, or in a call that was killed."""
     if moved:
         return "gone"
     return "unknown" if "drained" in raw else "planned"

@@ -139,7 +139,7 @@ def _all(
 
 
 def _tell(ctx: run_context.Context, why: str) -> None:
-    """What is left is told by ``recover``."""
+    """Note that marks are not as they should be; ``recover`` tells which are left."""
     ctx.tell(
         phases.What.NOTE,
         f"nodes that wait for their wave are not all marked as they should be: {why}",
@@ -436,7 +436,7 @@ def _note(
 
 
 def _rewrite(run: stored_objects.StoredRun, sentence: str, **fields: t.Any) -> api_changes.Change:
-    """What gives the stored run these fields."""
+    """The change that gives the stored run these fields."""
     before, after = run.data(), replace(run, **fields).data()
     target = run_stored.run_ref(run.id)
     version = run.resource_version

@@ -73,7 +73,7 @@ class Seen:
 
     @classmethod
     def among(cls, lease: objects.Raw, leases: t.Iterable[objects.Raw]) -> Seen:
-        """With its heartbeat, if that is one of ``leases``."""
+        """The lease with its heartbeat, if that is one of ``leases``."""
         name, uid = heartbeat_of(lease)
         named = (one for one in leases if uid and one["metadata"]["name"] == name)
         return cls(lease, next((one for one in named if one["metadata"].get("uid") == uid), None))

@@ -63,7 +63,7 @@ def removed_from(node: objects.Node, run_id: str) -> api_changes.Change | None:
 
 
 def without(taints: tuple[objects.Raw, ...], run_id: str) -> tuple[objects.Raw, ...]:
-    """All but the run's taint."""
+    """The taints without the run's."""
     return tuple(
         one for one in taints if (one.get("key"), one.get("value") or "") != (names.WAITING, run_id)
     )

@@ -295,7 +295,7 @@ def expired(
 
 
 def _silence(ctx: run_context.Context, seen: lock_leases.Seen, over: str | None) -> float:
-    """For how many seconds the lease has to stay unchanged to be dead."""
+    """Seconds for which the lease has to stay unchanged until its holder counts as dead."""
     if run_leases.of_tasks(seen.lease) and run_leases.holder_of(seen.lease) == over:
         return 0.0
     ran_out = (

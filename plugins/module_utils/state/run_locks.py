@@ -129,7 +129,7 @@ class LeaseRenewer:
         return refused
 
     def _all(self) -> list[run_node_lock.NodeLock]:
-        """Those of this moment: a step may add to them while a round goes on."""
+        """The locks of this moment: a step may add to them while a round goes on."""
         return list(self.locks.values())
 
     def start(self) -> None:
@@ -176,7 +176,7 @@ class LeaseRenewer:
         return self.seen_in(self.listed())
 
     def listed(self) -> dict[lock_leases.NamespacedName, objects.Raw]:
-        """All leases where those of the nodes are."""
+        """All leases of the namespaces in which the locks are."""
         namespaces = {lock.target.namespace for lock in self._all()}
         leases = run_leases.leases_in(self.ctx, namespaces)
         return {lock_leases.place_of(lease): lease for lease in leases}
@@ -184,7 +184,7 @@ class LeaseRenewer:
     def seen_in(
         self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
     ) -> dict[str, lock_leases.Seen]:
-        """Those of the nodes among the leases, by node."""
+        """The locks among the leases, by node."""
         found = {}
         for node, lock in list(self.locks.items()):
             if lease := listed.get((lock.target.namespace, lock.target.name)):

@@ -167,7 +167,7 @@ def stored_run(raw: objects.Raw) -> StoredRun | None:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """What is JSON in a stored run."""
+    """The fields of a stored run that are JSON."""
 
     input: objects.Raw = field(default_factory=dict)
     plan: tuple[tuple[str, ...], ...] = ()
@@ -292,5 +292,5 @@ def _purpose(lease: objects.Raw, run: str) -> tuple[str, str]:
 
 
 def _time(text: str) -> datetime.datetime:
-    """Of a text that is no time: before all others."""
+    """The time in a text; one before all others if there is none."""
     return decoding.moment(text) or datetime.datetime.min.replace(tzinfo=datetime.UTC)

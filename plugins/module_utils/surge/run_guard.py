@@ -77,7 +77,7 @@ class GuardOptions:
 
     @property
     def choices(self) -> drain_policy.DrainPolicy:
-        """For the pods' routes, as if the data of emptyDirs could be deleted.
+        """What the call may do to pods, as if the data of emptyDirs could be deleted.
 
         What is refused in the end stops the run before any pod is moved; the plan reports that.
         """

@@ -119,7 +119,7 @@ class Surges:
         self._each(self._claim)
 
     def _each(self, work: t.Callable[[_Surge], None]) -> None:
-        """For all that are not over, at once."""
+        """Do the work for all surges that are not over, at once."""
 
         def try_(one: _Surge) -> None:
             try:
@@ -237,7 +237,7 @@ class Surges:
     def _verify(
         self, one: _Surge, snapshot: snapshots.Snapshot, workload: objects.Workload
     ) -> None:
-        """After lowering the leaving pods have to end, and no other."""
+        """Verify that after lowering the leaving pods end, and no other."""
         if self._rebased(one, snapshot, lowered=True):
             return
         one.waiting = steps.not_applied(snapshot, one.current)

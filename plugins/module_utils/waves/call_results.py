@@ -102,7 +102,7 @@ def notes(plan: Answer, severity: reasons.Severity) -> list[str]:
 
 
 def more(hidden: int, noun: str) -> list[str]:
-    """That a list goes on in the report; nothing if it does not."""
+    """A line that a list goes on in the report; none if it does not."""
     return [f"… and {text.count(hidden, f'more {noun}')}, all in the report"] if hidden > 0 else []
 
 

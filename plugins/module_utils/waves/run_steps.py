@@ -198,7 +198,7 @@ class Steps:
         return first
 
     def ask(self, ctx: run_context.Context, engine: Engine, options: t.Any) -> dict[str, t.Any]:
-        """What an engine says that changes nothing; it is no part of the results.
+        """The result of an engine that changes nothing; it is no part of the wave's results.
 
         Raises:
             Broken: it failed as a whole.
@@ -268,7 +268,7 @@ OF_NODES = ("name", "failed", "outcome", "message", "hook", "hooks")
 
 
 def brief(result: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What the later steps decide by."""
+    """The part of a result by which later steps decide."""
     found = {key: result[key] for key in KEPT if key in result}
     if "nodes" in result:
         found["nodes"] = [_brief(entry) for entry in result["nodes"]]

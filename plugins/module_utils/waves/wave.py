@@ -123,7 +123,7 @@ class Wave:
 
     @functools.cached_property
     def emptied(self) -> list[call_results.Entry]:
-        """What the drain says of each node, the last one of those that were fenced."""
+        """The drain's result for each node; of a fenced one that of its last drain."""
         again = call_results.entries(*self.of("fenced"))
         names = call_results.names(again)
         first = call_results.entries(*self.of("migrate"))
