@@ -81,7 +81,8 @@ def missing(lacks: t.Iterable[Lack], user: str) -> list[reasons.Finding]:
     """A finding for each role that ``user`` lacks, with its command, and for what none allows."""
     by_role: dict[str, list[Lack]] = {}
     lacks = list(lacks)
-    alone = {steps[0] for lack in lacks if len(steps := _steps(lack)) == 1}
+    all_steps = map(_steps, lacks)
+    alone = {steps[0] for steps in all_steps if len(steps) == 1}
     for lack in lacks:
         step = _step(lack, alone)
         by_role.setdefault(roles.BY_STEP[step].name if step else lack.need.words, []).append(lack)

@@ -205,7 +205,9 @@ def _refused(
             f"{needs}; {pod.ref} is not ready, and IfHealthyBudget allows its eviction only "
             "while the others are."
         )
-        message += f" {found}." if (found := unready.beside(snapshot, pod)) else ""
+        beside = unready.beside(snapshot, pod)
+        if beside:
+            message += f" {beside}."
         remedy = "Repair the pods, or set unhealthyPodEvictionPolicy: AlwaysAllow on the budget."
         return Verdict("unhealthy_blocked", message, remedy, ref)
     if budget.disrupted:

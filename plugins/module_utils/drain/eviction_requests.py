@@ -63,7 +63,7 @@ def named(raw: objects.Raw) -> objects.Ref:
 
 
 def waited_for(raw: objects.Raw) -> str:
-    """The text of a drain that leaves the pod to the request."""
+    """Why a drain leaves the pod to the request, as text."""
     return (
         f"{named(raw)} of {raw['spec'].get('requester')} is being answered by the pod's responders"
     )

@@ -119,11 +119,13 @@ def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result
     deadline = began + options.timeout if options.timeout is not None else float("inf")
     before = snapshots.Snapshot.of(run_listing.recent_lists(ctx, ("leases",)))
     wanted = dict.fromkeys(options.nodes)
-    found = surge_records.surges_for(before, wanted)
-    surges = {surge.uid: surge for surge in found if surge.stage != "reverted"}
+    recorded = surge_records.surges_for(before, wanted)
+    surges = {surge.uid: surge for surge in recorded if surge.stage != "reverted"}
     choices = run_installed.required(ctx, options.choices)
-    whole = choices.controller is not None or choices.fenced
-    scope = None if whole else scopes.narrow(wanted, run_targeted_reads.count_nodes(ctx))
+    scope = None
+    # Jobs and lost nodes concern pods anywhere in the cluster.
+    if choices.controller is None and not choices.fenced:
+        scope = scopes.narrow(wanted, run_targeted_reads.count_nodes(ctx))
     with run_watch_cache.WatchCache(ctx, ("nodes",), scope, raws=wanted) as live:
         live.seed({"leases": list(before.leases)})
         nodes = live.snapshot().nodes

@@ -318,9 +318,11 @@ def _targets(
             f"Node {lost[0]}",
         )
     wanted, unknown = targets.targets(snapshot, selection)
-    wanted += (before := targets.moved(unknown, found.jobs))
+    before = targets.moved(unknown, found.jobs)
+    wanted += before
     names = {(target.ref.namespace, target.ref.name) for target in before}
-    if unknown := tuple(ref for ref in unknown if (ref.namespace, ref.name) not in names):
+    unknown = tuple(ref for ref in unknown if (ref.namespace, ref.name) not in names)
+    if unknown:
         raise run_context.CallAborted(
             "unknown_pod",
             f"There is no pod {', '.join(f'{ref.namespace}/{ref.name}' for ref in unknown)}.",

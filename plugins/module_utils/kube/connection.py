@@ -135,23 +135,23 @@ class _Loader:
         options = self._options
         before = set(_temp_files().values())
         try:
-            found = _Found(options, lambda plugin: plugin.run(self._clock, stop))
-            endpoint = _endpoint(found.configuration, options, found.source)
-            entry = _entry(endpoint, str(options.ca_cert or found.configuration.ssl_ca_cert or ""))
+            loaded = _LoadedConfiguration(options, lambda plugin: plugin.run(self._clock, stop))
+            endpoint = _endpoint(loaded.configuration, options, loaded.source)
+            entry = _entry(endpoint, str(options.ca_cert or loaded.configuration.ssl_ca_cert or ""))
         finally:
             _remove_temp_files(before)
         if self._base and endpoint.base != self._base:
             raise errors.ConfigError(
                 (
-                    f"{found.source} now leads to {transports.plain(endpoint.base)}, not to "
+                    f"{loaded.source} now leads to {transports.plain(endpoint.base)}, not to "
                     f"{transports.plain(self._base)}"
                 ),
                 remedy="Start again with the kubeconfig of the right cluster.",
             )
         self._base = endpoint.base
-        if found.context:
-            self._options = replace(options, context=found.context)
-        expires, lasts = found.expires, None
+        if loaded.context:
+            self._options = replace(options, context=loaded.context)
+        expires, lasts = loaded.expires, None
         if expires is not None and expires <= self._clock.epoch():
             # the two clocks differ; the server refuses the credentials when
             # they have really expired
@@ -159,14 +159,14 @@ class _Loader:
         if (
             expires is None
             and not options.api_key
-            and found.configuration.refresh_api_key_hook is not None
+            and loaded.configuration.refresh_api_key_hook is not None
         ):
             lasts = _RENEWED_AFTER_SECONDS
-        header = _authorization(found.configuration, options)
+        header = _authorization(loaded.configuration, options)
         transport = transports.Transport(endpoint)
-        context = found.context or (IN_CLUSTER if found.source == _POD else "")
+        context = loaded.context or (IN_CLUSTER if loaded.source == _POD else "")
         return credentials.Loaded(
-            transport, header, found.source, found.renewer, expires, lasts, entry, context
+            transport, header, loaded.source, loaded.renewer, expires, lasts, entry, context
         )
 
 
@@ -188,7 +188,7 @@ def _authorization(configuration: Any, options: ConnectionOptions) -> str:
     return ""
 
 
-class _Found:
+class _LoadedConfiguration:
     """The client's Configuration as it was loaded, without what single options override.
 
     A host with a complete credential is enough; else the given kubeconfig or context is loaded,

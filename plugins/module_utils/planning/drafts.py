@@ -119,8 +119,10 @@ def judged(snapshot: snapshots.Snapshot, wanted: preflight.DraftOptions, drafted
     # Nodes that stay out are out together, whatever their waves are.
     apart = not (wanted.evacuates or wanted.choices.node_autoscaler)
     shape = drafted.shape.sharing(waves.nowhere(snapshot, plans, seen.placed) if apart else ())
-    if shape != drafted.shape and (formed := shape.formed()).waves != drafted.waves:
-        seen = shaped(shape, formed)
+    if shape != drafted.shape:
+        formed = shape.formed()
+        if formed.waves != drafted.waves:
+            seen = shaped(shape, formed)
     drafted = replace(drafted, waves=seen.formed.waves, waits=seen.formed.waits)
     terminating = [name for name, phase in phases(snapshot).items() if phase == "Terminating"]
     out: t.Sequence[t.Collection[str]] = drafted.waves

@@ -218,7 +218,10 @@ def end_once(ctx: run_context.Context, heartbeat: objects.Raw | None, ended: set
     Raises:
         ClusterError: it may not be deleted, or the server could not be reached.
     """
-    if heartbeat is None or (uid := heartbeat["metadata"]["uid"]) in ended:
+    if heartbeat is None:
+        return True
+    uid = heartbeat["metadata"]["uid"]
+    if uid in ended:
         return True
     if not end(ctx, heartbeat):
         return False
