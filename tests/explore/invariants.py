@@ -100,6 +100,13 @@ def _objects(actor: Actor) -> set[tuple[str, str, str]]:
     }
 
 
+def undisturbed(outcomes: t.Iterable[Outcome]) -> None:
+    """A run beside which others only write what means nothing to it has succeeded (I9)."""
+    for outcome in outcomes:
+        if not outcome.ok:
+            raise Violation(f"I9: nobody disturbed the run, and it failed: {outcome.failed} {outcome.wrong}")
+
+
 def few_requests(count: int, undisturbed: int) -> None:
     """One fault does not make a run ask without end (I11)."""
     if count > MORE * undisturbed + FEW:

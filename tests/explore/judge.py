@@ -42,7 +42,11 @@ KEPT = (
     kinds.BUDGETS,
 )
 """Kinds that are equal before and after, but for what their controllers write."""
-CHURN = ("resourceVersion", "generation", "managedFields")
+NOTE = "bystander.example/note"
+"""The annotation in which bystanders write at any time, whatever they write it to."""
+REPORTED = ("lastHeartbeatTime", "lastProbeTime")
+"""Times in conditions of nodes and pods that kubelets write again and again."""
+CHURN = ("resourceVersion", "generation", "managedFields", NOTE)
 EMPTY: tuple[t.Any, ...] = (None, {}, [])
 
 

@@ -13,6 +13,7 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.explore import invariants, people, stories
+from ansible_collections.kubeops.node_maintenance.tests.explore.bystanders import Bystanders
 from ansible_collections.kubeops.node_maintenance.tests.explore.judge import Judge, Violation, ours, record
 from ansible_collections.kubeops.node_maintenance.tests.explore.states import difference
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import Choices, Task
@@ -30,7 +31,8 @@ def tell(story: stories.Story, choices: Choices, ends: set[str] | None = None) -
     with story.scene.world(choices=choices, fine=True) as world:
         judge = Judge(world, story.scene.floors)
         world.machine.on_step.append(judge.check)
-        tasks = story.begin(world)
+        bystanders = Bystanders(world) if story.bystanders else None
+        tasks = story.started(world)
         invariants.ended(world, ended(tasks), WITHIN)
         values = [task.value() for task in tasks]
         invariants.all_told(world)
@@ -41,6 +43,10 @@ def tell(story: stories.Story, choices: Choices, ends: set[str] | None = None) -
             invariants.says_why(world, outcome)
         world.machine.on_step.clear()
         world.settle()
+        if bystanders:
+            bystanders.nothing_lost()
+        if story.bystanders == "alone":
+            invariants.undisturbed(outcomes)
         judge.check()
         judge.evicted_once()
         end = "" if ends is None else difference(world, story.scene.begins)
@@ -133,4 +139,4 @@ def shrunk(story: stories.Story, picked: list[int]) -> list[int]:
 
 def saved(story: stories.Story, picked: list[int], why: str) -> str:
     """The counterexample as a file of `found/` has it."""
-    return json.dumps({"story": story.name, "choices": picked, "was": why[:300]})
+    return json.dumps({"story": story.name, "bystanders": story.bystanders, "choices": picked, "was": why[:300]})

@@ -15,6 +15,7 @@ import json
 import re
 import typing as t
 
+from ansible_collections.kubeops.node_maintenance.tests.explore.judge import NOTE, REPORTED
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import Saved, World
 
@@ -55,7 +56,13 @@ def difference(world: World, begun: Saved) -> str:
     found: list[list[t.Any]] = []
     for resource, objects in sorted(world.store.objects.items()):
         before = begun.state.objects.get(resource, {})
-        found += [[resource, key, _without_versions(raw)] for key, raw in objects.items() if before.get(key) is not raw]
+        for key, raw in objects.items():
+            first = before.get(key)
+            if first is raw:
+                continue
+            shown = _without_versions(raw)
+            if first is None or shown != _without_versions(first):
+                found.append([resource, key, shown])
         found += [[resource, key] for key in before if key not in objects]
     return _mark(sorted(found, key=lambda one: one[:2]))
 
@@ -77,4 +84,10 @@ def _mark(parts: t.Iterable[list[t.Any]]) -> str:
 def _without_versions(raw: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
     meta = {key: value for key, value in raw["metadata"].items() if key not in ("resourceVersion", "generation")}
     status = {key: value for key, value in (raw.get("status") or {}).items() if key != "observedGeneration"}
+    # Nothing that bystanders have written makes a difference.
+    meta["annotations"] = {key: value for key, value in (meta.get("annotations") or {}).items() if key != NOTE}
+    status["conditions"] = [
+        {key: value for key, value in condition.items() if key not in REPORTED}
+        for condition in status.get("conditions") or ()
+    ]
     return {**raw, "metadata": meta, "status": status}

@@ -49,7 +49,8 @@ class Story:
     """``begin`` starts all who act; ``touches``: people change objects of these kinds, which stay as they want them.
 
     ``share`` is the part of all orders that is given to this story. ``unwanted`` says at the end, in words, what is
-    not as people wanted it at last.
+    not as people wanted it at last. ``bystanders`` write beside all who act, or beside the scene's run alone; it then
+    has to succeed, and ``calm`` says that it would without them.
     """
 
     name: str
@@ -58,6 +59,22 @@ class Story:
     share: float
     touches: tuple[str, ...] = ()
     unwanted: Callable[[World], str] = lambda world: ""
+    calm: bool = False
+    bystanders: t.Literal["", "beside", "alone"] = ""
+
+    def started(self, world: World) -> list[Task]:
+        """All who act."""
+        if self.bystanders != "alone":
+            return self.begin(world)
+        a = world.process("a")
+        return [a.spawn(lambda: maintain(a, self.scene.given))]
+
+    def with_bystanders(self, number: int) -> Story:
+        """The same story with them in one of three orders, of a calm scene every other time with nobody else."""
+        if number % 3:
+            return self
+        alone = self.calm and number % 2
+        return replace(self, bystanders="alone" if alone else "beside")
 
 
 def calls(actor: Actor, run: str, *loops: Loop) -> Task:
@@ -432,13 +449,13 @@ ALL: tuple[Story, ...] = (
     Story("a drain and a person", SMALL, _drain_and_person, 0.01, ("Node", "Deployment")),
     Story("a drain of a node that registers again", SMALL, _node_again, 0.008, ("Node",)),
     Story("a run and a person who taints", SMALL, _taints, 0.008, ("Node",), _taint_is_gone),
-    Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.008),
-    Story("a run and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",)),
+    Story("a run and pods that people delete", scenes.deleted(), _deletions, 0.008, calm=True),
+    Story("a run and an HPA that changes its mind", scenes.scaled(), _changing_load, 0.008, ("Deployment",), calm=True),
     Story("a run without room, and somebody who makes some", CROWDED, _without_room, 0.004, ("Node",)),
-    Story("pods are replaced, and people", REPLACED, _replaced, 0.004, ("Node", "Deployment")),
-    Story("pods are replaced beside others who take pods", TAKEN, _replaced_beside, 0.004, TAKEN_KINDS),
-    Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005),
-    Story("a run and a recover", SMALL, _maintain_and_recover, 0.005),
-    Story("a run that others take part in", PARTICIPANTS, _participants, 0.001),
-    Story("everybody at once", CROWD, _crowd, 0.009, ("Node", "Deployment")),
+    Story("pods are replaced, and people", REPLACED, _replaced, 0.004, ("Node", "Deployment"), calm=True),
+    Story("pods are replaced beside others who take pods", TAKEN, _replaced_beside, 0.004, TAKEN_KINDS, calm=True),
+    Story("two runs of the playbook", scenes.small(nodes=3), _two_maintains, 0.005, calm=True),
+    Story("a run and a recover", SMALL, _maintain_and_recover, 0.005, calm=True),
+    Story("a run that others take part in", PARTICIPANTS, _participants, 0.001, calm=True),
+    Story("everybody at once", CROWD, _crowd, 0.009, ("Node", "Deployment"), calm=True),
 )
