@@ -224,13 +224,13 @@ def _of_account(ctx: run_context.Context, options: AccessOptions, present: bool)
 def _account(options: AccessOptions, locks: tuple[str, ...]) -> accounts.Account:
     return accounts.Account(
         options.service_account,
-        options.service_account_namespace,
-        tuple(dict.fromkeys(options.steps)),
-        options.namespaces,
-        locks,
-        options.descheduler_namespace,
-        options.taints,
-        options.replicas,
+        namespace=options.service_account_namespace,
+        steps=tuple(dict.fromkeys(options.steps)),
+        workloads=options.namespaces,
+        locks=locks,
+        descheduler=options.descheduler_namespace,
+        taints=options.taints,
+        replicas=options.replicas,
     )
 
 

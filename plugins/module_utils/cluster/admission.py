@@ -89,11 +89,11 @@ def webhooks(raw: objects.Raw, kind: str) -> list[Webhook]:
         found.append(
             Webhook(
                 one["name"],
-                ref,
-                (service.get("namespace", ""), service["name"]),
-                one.get("namespaceSelector") or {},
-                one.get("objectSelector") or {},
-                bool(one.get("matchConditions")),
+                config=ref,
+                service=(service.get("namespace", ""), service["name"]),
+                namespaces=one.get("namespaceSelector") or {},
+                pods=one.get("objectSelector") or {},
+                conditional=bool(one.get("matchConditions")),
             )
         )
     return found

@@ -214,11 +214,11 @@ def _dead(pod: objects.Raw) -> t.Iterator[TerminatedContainer]:
         if ended or looping:
             yield TerminatedContainer(
                 pod["metadata"]["name"],
-                status.get("name", ""),
-                status.get("restartCount", 0),
-                looping,
-                (ended or {}).get("message") or "",
-                not now.get("terminated") and bool(now.get("running")),
+                container=status.get("name", ""),
+                restarts=status.get("restartCount", 0),
+                looping=looping,
+                words=(ended or {}).get("message") or "",
+                previous=not now.get("terminated") and bool(now.get("running")),
             )
 
 

@@ -213,14 +213,14 @@ def routes(
     """
     context = pod_facts.RoutingContext(
         snapshot,
-        choices,
-        frozenset(nodes),
-        now,
-        selectors.parse(choices.pod_selector),
-        {s.uid: s for s in surge_records.surges_in(snapshot)},
-        surge_records.unreadable(snapshot),
-        known,
-        unreplaced or {},
+        choices=choices,
+        leaving=frozenset(nodes),
+        now=now,
+        selector=selectors.parse(choices.pod_selector),
+        surges={s.uid: s for s in surge_records.surges_in(snapshot)},
+        unreadable=surge_records.unreadable(snapshot),
+        known=known,
+        unreplaced=unreplaced or {},
     )
     pods = snapshot.pods_on(context.leaving)
     return tuple(

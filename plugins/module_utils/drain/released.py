@@ -116,13 +116,13 @@ def trial(
         return None
     mark = Mark(
         "",
-        "",
-        pod.node,
-        pod.created,
-        deployment.uid,
-        deployment.name,
-        pod.owner.uid,
-        pod.labels[names.HASH],
+        nonce="",
+        node=pod.node,
+        since=pod.created,
+        deployment=deployment.uid,
+        name=deployment.name,
+        replica_set=pod.owner.uid,
+        hash=pod.labels[names.HASH],
     )
     above = pod.owner
     owner = {

@@ -178,7 +178,6 @@ class _Drain:
         self.budgets: indexes.Index[tuple[str, str], objects.Budget] | None = None
         self.progress = Progress(ctx, "deleted" if options.choices.disable_eviction else "evicted")
         wake, grace = self.live.nudge, options.grace_period
-        delete = options.choices.disable_eviction
         sender = run_hook_calls.HttpCalls(ctx, self.locks.prove, options.send, wake)
         self.hooks = run_pod_hooks.PodHooks(
             ctx, options.hooks, self.node_drains, sender, self.locks.prove
@@ -187,26 +186,29 @@ class _Drain:
         self.surges = run_lower.Surges(
             ctx, routes.ended(), self.locks.prove, hooks_of=self.hooks.waits_for, leases=leases
         )
-        drains = self.node_drains.items()
-        records = {name: one.record for name, one in drains if one.record}
-        runs = {name: record.run for name, record in records.items()}
-        lock_names = {name: record.lock for name, record in records.items()}
+        records = {name: one.record for name, one in self.node_drains.items() if one.record}
         self.jobs = run_dispatcher.JobDispatcher(
-            ctx, routes.choices, self._prove_all, wake, runs, grace, deadline, prior
+            ctx,
+            choices=routes.choices,
+            prove_lock=self._prove_all,
+            wake=wake,
+            runs={name: record.run for name, record in records.items()},
+            grace_seconds=grace,
+            deadline=deadline,
+            prior=prior,
         )
         selectors = operators.selectors_of(options.choices.reactive_budgets)
-        waits = run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors)
         self.evictor = run_evictor.Evictor(
             ctx,
-            self._prove_lock,
-            wake,
-            options.parallel,
-            grace,
-            delete,
-            waits,
-            lock_names,
-            self.locks.regain,
-            prior,
+            prove_lock=self._prove_lock,
+            wake=wake,
+            parallel=options.parallel,
+            grace_seconds=grace,
+            delete=options.choices.disable_eviction,
+            waits=run_evictor.OperatorWaits(options.choices.operator_budget_wait, selectors),
+            lock_names={name: record.lock for name, record in records.items()},
+            regain=self.locks.regain,
+            prior=prior,
         )
         self.replacing = run_replace.Replacing(
             ctx, routes, self.locks.prove, wake, self.locks.regain
@@ -214,28 +216,27 @@ class _Drain:
         self.awaited = run_replacement_wait.AwaitedRecords(
             ctx, self.live, self.node_drains, routes.replacements, self.locks.prove
         )
-        events = run_object_events.Events(ctx, self.live)
         self.alarms = run_alarms.Alarms(
             ctx,
-            options.alarm_after,
-            options.announce,
-            routes.look_again,
-            events,
-            routes.replacements.silent,
-            wake,
+            after=options.alarm_after,
+            announce=options.announce,
+            look_again=routes.look_again,
+            events=run_object_events.Events(ctx, self.live),
+            silent=routes.replacements.silent,
+            wake=wake,
         )
         most = options.pod_timeout if options.pod_timeout is not None else float("inf")
         self.node_outcomes = run_outcome.NodeOutcomes(
             ctx,
-            routes,
-            self.surges,
-            self.jobs,
-            self.evictor,
-            self.locks,
-            self.hooks,
-            self.awaited,
-            deadline,
-            most,
+            routing=routes,
+            surges=self.surges,
+            jobs=self.jobs,
+            evictor=self.evictor,
+            locks=self.locks,
+            hooks=self.hooks,
+            awaited=self.awaited,
+            deadline=deadline,
+            pod_timeout=most,
         )
 
     def run(self) -> None:

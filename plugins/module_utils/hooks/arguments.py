@@ -174,10 +174,10 @@ def _rule(
         hook,
         str(rule.get("name") or f"{hook}[{where.rpartition('[')[2]}"),
         actions[0] if actions else "tasks",
-        _deadline(f"{where}.deadline", rule.get("deadline"), faults),
-        selects,
-        str(rule.get("tasks", "")),
-        _http(f"{where}.http", rule["http"], hook, faults) if rule.get("http") else None,
+        deadline=_deadline(f"{where}.deadline", rule.get("deadline"), faults),
+        selects=selects,
+        tasks=str(rule.get("tasks", "")),
+        http=_http(f"{where}.http", rule["http"], hook, faults) if rule.get("http") else None,
     )
 
 

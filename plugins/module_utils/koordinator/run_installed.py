@@ -417,7 +417,12 @@ def look(ctx: run_context.Context, given: installation.Location, *, reserves: bo
     if found.finding and not unsure:
         missing.append(found.finding)
     return Koordinator(
-        jobs, found.controller, one.place.map_name, found.doubt, tuple(missing), unsure
+        jobs,
+        controller=found.controller,
+        source=one.place.map_name,
+        doubt=found.doubt,
+        missing=tuple(missing),
+        unsure=unsure,
     )
 
 

@@ -166,7 +166,14 @@ class _Loader:
         transport = transports.Transport(endpoint)
         context = loaded.context or (IN_CLUSTER if loaded.source == _POD else "")
         return credentials.Loaded(
-            transport, header, loaded.source, loaded.renewer, expires, lasts, entry, context
+            transport,
+            authorization=header,
+            source=loaded.source,
+            renewer=loaded.renewer,
+            expires=expires,
+            lasts=lasts,
+            entry=entry,
+            context=context,
         )
 
 

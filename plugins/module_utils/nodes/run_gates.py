@@ -178,7 +178,17 @@ def _as_it_is(seen: snapshots.Snapshot, node: objects.Node) -> node_records.Reco
         "conditions": gate_checks.state_before(node)["conditions"],
         "daemonsets": list(gate_checks.lacking(seen, node)),
     }
-    return node_records.Record("", "", "", "", "", "returning", node.uid, "", before)
+    return node_records.Record(
+        "",
+        nonce="",
+        by="",
+        reason="",
+        since="",
+        step="returning",
+        node_uid=node.uid,
+        lease="",
+        prior=before,
+    )
 
 
 def _own(

@@ -148,7 +148,15 @@ def needs(storage: Storage, around: world.World, guest: world.PodInfo) -> Needs:
         handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle
     )
     alone = tuple(disk for volume in guest.volumes if (disk := _disk(volume)))
-    return Needs("", tuple(bound), missing, tuple(waiting), csi, busy, alone)
+    return Needs(
+        "",
+        bound=tuple(bound),
+        missing=missing,
+        waiting=tuple(waiting),
+        csi=csi,
+        busy=busy,
+        disks=alone,
+    )
 
 
 def reasons(storage: Storage, found: Needs, place: world.NodeInfo) -> tuple[str, ...]:

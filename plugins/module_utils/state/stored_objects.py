@@ -221,7 +221,7 @@ def traces(snapshot: snapshots.Snapshot, runs: t.Iterable[StoredRun]) -> tuple[T
         what = f"a stored run, {done}, {state}"
         place = objects.Ref("ConfigMap", names.run_name(run.id), names.NAMESPACE)
         nodes = tuple(itertools.chain.from_iterable(run.plan))
-        found.append(Trace(place, what, nodes, run.id, run.by, run.since))
+        found.append(Trace(place, what=what, nodes=nodes, run=run.id, by=run.by, since=run.since))
     return tuple(found)
 
 
@@ -267,7 +267,7 @@ def _of_lease(lease: objects.Raw) -> list[Trace]:
     since = spec.get("acquireTime") or meta.get("creationTimestamp", "")
     what, node = _purpose(lease, run)
     place = objects.Ref("Lease", meta["name"], meta["namespace"])
-    return [Trace(place, what, (node,) if node else (), run, by, since)]
+    return [Trace(place, what=what, nodes=(node,) if node else (), run=run, by=by, since=since)]
 
 
 def _purpose(lease: objects.Raw, run: str) -> tuple[str, str]:

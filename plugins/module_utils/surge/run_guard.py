@@ -245,12 +245,12 @@ class _Wave:
             ctx,
             self.me,
             self.options.settle,
-            self.plan,
-            call.prove_locks,
-            self.nodes,
-            self.cases,
-            self.options.allow_interruption,
-            self.options.node_autoscaler,
+            planner=self.plan,
+            prove_locks=call.prove_locks,
+            leaving=self.nodes,
+            cases=self.cases,
+            allow_interruption=self.options.allow_interruption,
+            node_autoscaler=self.options.node_autoscaler,
         )
         with (
             run_guard_call.watching(call, surges, *watched) as live,
@@ -375,7 +375,15 @@ def _give_back(
         _remove_guard(work, budget, nodes)
     if not cases:
         return
-    surging = run_raise.Surging(ctx, me, 0.0, lambda seen: {}, work.prove_locks, nodes, cases)
+    surging = run_raise.Surging(
+        ctx,
+        me,
+        0.0,
+        planner=lambda seen: {},
+        prove_locks=work.prove_locks,
+        leaving=nodes,
+        cases=cases,
+    )
     with (
         run_guard_call.watching(work, surges, "pods") as live,
         contextlib.closing(surging),
