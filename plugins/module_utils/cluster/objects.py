@@ -353,15 +353,12 @@ def _message(status: Raw, kind: str, state: str, reason: str) -> str:
 
 
 def _device_claims(spec: Raw, status: Raw) -> tuple[tuple[str, bool], ...]:
-    named = [(one, True) for one in spec.get("resourceClaims") or ()]
+    made = list(status.get("resourceClaimStatuses") or ())
     extended = status.get("extendedResourceClaimStatus")
-    made = (*(status.get("resourceClaimStatuses") or ()), *([extended] if extended else ()))
-    if not named and not made:
-        return ()
-    found = (
-        (one.get("resourceClaimName"), shared)
-        for one, shared in (*named, *((one, False) for one in made))
-    )
+    if extended:
+        made.append(extended)
+    found = [(one.get("resourceClaimName"), True) for one in spec.get("resourceClaims") or ()]
+    found += [(one.get("resourceClaimName"), False) for one in made]
     return tuple((decoding.fitting(name, str), shared) for name, shared in found if name)
 
 

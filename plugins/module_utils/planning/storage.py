@@ -143,10 +143,9 @@ def needs(storage: Storage, around: world.World, guest: world.PodInfo) -> Needs:
             waiting.append(claim)
         elif "uid" in claim["metadata"]:
             return Needs(UNBOUND)
-    disks = (_disk_before_csi(volume) for volume in guest.volumes)
-    csi = frozenset(
-        handle for handle in (*disks, *(_handle(storage, claim) for claim in claims)) if handle
-    )
+    handles = [_disk_before_csi(volume) for volume in guest.volumes]
+    handles += [_handle(storage, claim) for claim in claims]
+    csi = frozenset(filter(None, handles))
     alone = tuple(disk for volume in guest.volumes if (disk := _disk(volume)))
     return Needs(
         "",

@@ -51,11 +51,10 @@ def note(
     secret = connection_options.credentials(given, environment) or isinstance(
         given.get("kubeconfig"), t.Mapping
     )
+    ends = call == "maintenance_state" and arguments.get("state") == "ended"
     return {
         "run": run,
-        "ended": call == "maintenance_state"
-        and arguments.get("state") == "ended"
-        and not result["failed"],
+        "ended": ends and not result["failed"],
         "let_go": let_go,
         "target": None if secret else {"arguments": given, "environment": dict(environment)},
         "events": [
