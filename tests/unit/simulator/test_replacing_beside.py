@@ -37,6 +37,23 @@ def words(outcome: Outcome) -> str:
     return " ".join(outcome.failed.values())
 
 
+def test_what_a_kubelet_reports_while_its_node_is_cordoned_hides_no_record_from_the_drain() -> None:
+    """A watch that begins at the cordon's list tells of the report first, then of the cordon."""
+    with Shop(2) as shop:
+        me = shop.world.process("me")
+        me.link.one_by_one = True
+
+        def report() -> None:
+            found = shop.world.get(kinds.NODES, "n1")["status"]["conditions"]
+            told = [{**one, "lastHeartbeatTime": "2026-01-02T00:00:00Z"} for one in found]
+            shop.world.patch(kinds.NODES, "n1", {"status": {"conditions": told}}, subresource="status")
+
+        me.faults.overtaken(lambda request: (request.verb, request.resource) == ("patch", "nodes"), report)
+        outcome = shop.run()
+        assert outcome.ok, words(outcome)
+        assert shop.whole()
+
+
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_a_pod_that_was_let_go_on_a_node_that_is_lost_leaves_nothing_behind(replicas: int, again: bool) -> None:
