@@ -29,7 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.report import arguments_event
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import arguments as state
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import arguments as guard
-from support import devices, shapes
+from support import devices, rights, shapes
 from support import nodes as fake
 from support.ablation import calling
 from support.ablation.accounts import Account
@@ -419,8 +419,8 @@ class Namespace(Scene):
         try:
             yield
         finally:
-            if self.api.find(path) is None:
-                self.api.create("/api/v1/namespaces", {"metadata": {"name": OURS}})
+            # With the namespace went the account of the other tests.
+            rights.granted(self.api, self.lab.operator)
 
 
 @contextlib.contextmanager
