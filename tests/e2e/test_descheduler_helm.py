@@ -53,7 +53,9 @@ def test_an_upgrade_takes_over_a_config_map_that_the_module_created(lab: Lab, pl
             "descheduler_config", flavor="sigs", config_map="descheduler", config=POLICY, restart="none", verify=False
         )
         assert run.changed, run.text
-        assert lab.api.get(CONFIG)["metadata"]["annotations"] == {
+        notes = lab.api.get(CONFIG)["metadata"]["annotations"]
+        assert notes.pop("maintenance.kubeops.io/restart-pending").startswith("sha256-")
+        assert notes == {
             "meta.helm.sh/release-name": "descheduler",
             "meta.helm.sh/release-namespace": NAMESPACE,
         }
