@@ -46,7 +46,7 @@ def test_a_budget_with_room_lets_several_go_at_once(arena: Arena, play: Player, 
     here, _unused = arena.nodes(2)
     web = arena.deployment("web", 6, on=here, start="1s", budget={"maxUnavailable": 3})
     with watching() as seen:
-        run = play("maintain", maintain_nodes=[here])
+        run = play("maintain", maintain_nodes=[here], maintain_method="surge")
         assert run.ok, run.text
         arena.settle()
     seen.all_held()
