@@ -22,6 +22,7 @@ PLAY = "Check that the hosts are reachable"
 PROGRAMS = {
     "id": "case $WHO in root) echo 0;; *) echo 1000;; esac",
     "sudo": 'while [ "$1" != root ]; do shift; done; shift; exec "$@"',
+    "hung": "exec sleep 1000",
 }
 
 
@@ -31,7 +32,8 @@ UNTOLD = "untold"
 def checked(folder: Path, reboots: list[str], *given: str) -> list[dict[str, str]]:
     """What is said before each of these reboots: of ``root``'s own host, and of two of a plain user.
 
-    ``able`` becomes root, ``plain`` becomes nobody else. ``given`` are more words for ``ansible-playbook``.
+    ``able`` becomes root, ``plain`` becomes nobody else; a connection to ``hung`` works, and nothing is answered on it.
+    ``given`` are more words for ``ansible-playbook``.
     """
     for name, script in PROGRAMS.items():
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
@@ -42,6 +44,7 @@ def checked(folder: Path, reboots: list[str], *given: str) -> list[dict[str, str
     programs = {"root": "false", "plain": "false", "able": f"{folder}/sudo", "localhost": f"{folder}/sudo"}
     known = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {host: {**known, "ansible_become_exe": program} for host, program in programs.items()}
+    hosts["hung"] = {**known, "ansible_shell_executable": f"{folder}/hung"}
     group = dict.fromkeys(host for host in hosts if host != "localhost")
     inventory = {"all": {"hosts": hosts, "children": {"_maintain_hosts": {"hosts": group}}}}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
@@ -64,6 +67,7 @@ def asked(folder: Path, reboot: str, answer: Path) -> list[dict[str, Any]]:
     (wait,) = (task for task in check["tasks"][1]["block"] if "ansible.builtin.wait_for_connection" in task)
     # Nobody comes up later here: one attempt is enough.
     wait["ansible.builtin.wait_for_connection"]["timeout"] = 1
+    check["tasks"][1]["timeout"] //= 10
     facts = {"_maintain_out_of_reach": UNTOLD, "_maintain_input": {"reboot": reboot}}
     said = "map('extract', hostvars, '_maintain_out_of_reach')"
     content = f"{{{{ dict(groups._maintain_hosts | zip(groups._maintain_hosts | {said})) | to_json }}}}"
@@ -78,6 +82,8 @@ def asked(folder: Path, reboot: str, answer: Path) -> list[dict[str, Any]]:
 def test_becoming_root_is_tried_where_a_reboot_needs_it(tmp_path: Path) -> None:
     before_a_reboot, without = checked(tmp_path, ["always", ""])
     assert "Host plain answers, but nobody becomes root there" in before_a_reboot.pop("plain")
+    for found in (before_a_reboot, without):
+        assert "Host hung takes connections, but does not answer on them in time." in found.pop("hung")
     assert before_a_reboot == {"root": "", "able": ""}
     assert without == {"root": "", "able": "", "plain": ""}
 
