@@ -15,13 +15,15 @@ def cut(answers: t.Mapping[str, t.Any], *, limit: bool = False) -> dict[str, str
     """The ``text`` that refuses an option which leaves out hosts or the first
     tasks; empty without one.
 
-    ``limit``: the hosts are what the playbook works on. Tags show by the tasks that they leave out,
-    and ``tags`` refuses them.
+    ``answers`` has the ``hosts`` of the inventory; ``limit``: they are what the playbook works on.
+    Tags show by the tasks that they leave out, and ``tags`` refuses them.
     """
-    del answers
-    # Even "all" leaves out the host that makes the calls, where no inventory has localhost.
-    given = {"--limit": not limit and context.CLIARGS.get("subset")}
-    given["--start-at-task"] = context.CLIARGS.get("start_at_task")
+    subset = context.CLIARGS.get("subset")
+    # ansible-rulebook limits each playbook to the hosts of its ruleset. "all" leaves out the host
+    # that makes the calls only where no inventory has localhost.
+    if limit or (subset in ("all", "*") and "localhost" in answers["hosts"]):
+        subset = None
+    given = {"--limit": subset, "--start-at-task": context.CLIARGS.get("start_at_task")}
     options = " and ".join(option for option, value in given.items() if value)
     why = (
         "because its calls need each other. Its variables say what it works on, such as "

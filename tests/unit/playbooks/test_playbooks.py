@@ -98,6 +98,7 @@ def played(
     ("playbook", "words", "said"),
     [
         ("plan", ["--limit", "all"], "--limit"),
+        ("plan", ["--limit", "localhost", "-i", "localhost,"], "--limit"),
         ("descheduler", ["--start-at-task", "Roll out", "-i", "a,", "--limit", "a"], "--start-at-task"),
         ("release", ["--skip-tags", "all"], "Tags (--tags all --skip-tags all)"),
         ("fence", ["--tags", "patch"], "Tags (--tags patch --skip-tags none)"),
@@ -111,6 +112,13 @@ def test_an_option_that_leaves_calls_out_is_an_error(
     assert code != 0
     assert f"{said} cannot be used with this playbook" in text
     assert ASKED not in text
+
+
+def test_a_limit_that_leaves_no_host_out_is_fine(tmp_path: Path) -> None:
+    """ansible-rulebook gives it to each playbook of a ruleset with all hosts."""
+    limited = ["-i", "localhost,", "--limit", "all"]
+    _code, text = play(tmp_path, "plan", *limited, variables={"maintain_nodes": ["worker-1"]})
+    assert ASKED in text
 
 
 def test_tags_that_leave_no_calls_out_are_fine(tmp_path: Path) -> None:
