@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
     decoding,
+    objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
     client,
@@ -113,7 +114,8 @@ class Context:
 
     ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``;
     ``recent`` are lists by kind. Each change that is made forgets them all; a step that knows what
-    its changes left as it was hands that on.
+    its changes left as it was hands that on. ``latest`` are objects as the call has known them
+    last, for ``run_reconcile.go_on``.
     """
 
     cluster: client.Cluster
@@ -127,6 +129,7 @@ class Context:
     _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
     locks: object | None = None
     recent: dict[str, RecentList] = field(default_factory=dict)
+    latest: dict[objects.Ref, objects.Raw] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

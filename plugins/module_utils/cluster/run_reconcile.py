@@ -138,6 +138,24 @@ def reconcile(  # noqa: C901
     raise Contended(f"{target} was changed {tries} times in a row") from trouble
 
 
+def go_on(
+    ctx: run_context.Context, target: objects.Ref, decide: Decide, *, remember: bool = True
+) -> Written:
+    """As ``reconcile``, from the object as this call has known it last, if it has.
+
+    For what nobody else writes as a rule: where somebody has, the write conflicts, and is decided
+    anew by what is read then. That there is nothing to write is believed.
+    """
+    known = ctx.latest.get(target, UNREAD)
+    written = reconcile(ctx, target, decide, known=known, remember=remember)
+    deleted = written.change is not None and written.change.verb == "delete"
+    if written.object is None or deleted:
+        ctx.latest.pop(target, None)
+    else:
+        ctx.latest[target] = written.object
+    return written
+
+
 def remove(
     ctx: run_context.Context,
     change: api_changes.Change,

@@ -424,7 +424,7 @@ def _note(
             fields["so_far"] = run.so_far.plus(over)
         return _rewrite(run, sentence, **fields) if fields else None
 
-    change = run_reconcile.reconcile(ctx, run_stored.run_ref(run_id), decide).change
+    change = run_reconcile.go_on(ctx, run_stored.run_ref(run_id), decide).change
     if not seen:
         # Nodes that were parked by a run that has ended need no stored run.
         return (), f"Run {run_id} is not stored: nothing to note." if nodes else ""

@@ -62,7 +62,7 @@ def renew(ctx: run_context.Context, run: run_context.Run, seconds: float = run_l
         return run_leases.renewal(target, lease, f"Renew the lease of run {run.id}", ctx.by, spec)
 
     try:
-        run_reconcile.reconcile(ctx, target, decide, remember=False)
+        run_reconcile.go_on(ctx, target, decide, remember=False)
     except errors.ClusterError as error:
         text = (
             f"run {run.id} looks dead between two waves, as its lease could not be written: {error}"

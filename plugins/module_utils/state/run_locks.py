@@ -314,6 +314,7 @@ class Locks:
         self._keeper.start()
         try:
             listed = self._keeper.listed()
+            self._know_run(listed)
             refused = self._keeper.start_heartbeats(listed)
             untaken = [lock for lock in self._locks.values() if not lock.fresh]
             wanted = [lock for lock in untaken if lock.node not in refused]
@@ -339,6 +340,13 @@ class Locks:
         except BaseException:
             self.leave()
             raise
+
+    def _know_run(self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]) -> None:
+        """Keep the caller's run's own lease, which the call may have to renew later on."""
+        run_id, _nonce = self._ctx.caller
+        name = names.run_name(run_id)
+        if lease := listed.get((names.NAMESPACE, name)):
+            self._ctx.latest[run_leases.ref(name, names.NAMESPACE)] = lease
 
     def prove(self, nodes: t.Collection[str] | None = None) -> None:
         """Prove before a write that the locks of these nodes (``None``:
