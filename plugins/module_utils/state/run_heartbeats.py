@@ -108,6 +108,11 @@ class Heartbeat(HeldLease):
         """The UID it had when it was last renewed."""
         return str(self._raw["metadata"]["uid"]) if self._raw else ""
 
+    @property
+    def lease(self) -> objects.Raw | None:
+        """It as it was last renewed."""
+        return self._raw
+
     def start(self, known: objects.Raw | None) -> None:
         """Renew it before a lease that names it is relied on, or make it;
         ``known`` is it as it was listed just now.
@@ -230,16 +235,23 @@ def end_once(ctx: run_context.Context, heartbeat: objects.Raw | None, ended: set
 
 
 def sweep(
-    ctx: run_context.Context, run_id: str = "", patience: float = run_requests.PATIENCE
+    ctx: run_context.Context,
+    run_id: str = "",
+    patience: float = run_requests.PATIENCE,
+    only: objects.Raw | None = None,
 ) -> None:
     """Delete the heartbeats of a run (of all runs, if none is named) that no lease names;
     a failure is only reported.
 
     Those of other starts, too: what a start has left that was killed, nobody else would delete.
+    ``only`` is known to be such a one, and the only one: leases are listed just if somebody has
+    written it since.
     """
     if ctx.check:
         return
     try:
+        if only and end(ctx, only, patience):
+            return
         leases = ctx.cluster.items(kinds.LEASES, namespace=names.NAMESPACE, patience=patience).items
         named = {lock_leases.heartbeat_of(lease)[1] for lease in leases}
         for lease in filter(lock_leases.is_heartbeat, leases):

@@ -92,6 +92,7 @@ class LeaseRenewer:
         self.ctx = ctx
         self.locks: dict[str, run_node_lock.NodeLock] = {}
         self.heartbeats: dict[run_context.Run, run_heartbeats.Heartbeat] = {}
+        self._beside = set[str]()
         self._stop = ctx.clock.event()
         self._thread: threading.Thread | None = None
 
@@ -179,7 +180,17 @@ class LeaseRenewer:
         """All leases of the namespaces in which the locks are."""
         namespaces = {lock.target.namespace for lock in self._all()}
         leases = run_leases.leases_in(self.ctx, namespaces)
+        held: list[run_heartbeats.HeldLease] = [*self._all(), *self.heartbeats.values()]
+        own = {lock.target.name for lock in held}
+        others = [lease for lease in leases if lease["metadata"]["name"] not in own]
+        self._beside = set(map(run_leases.holder_of, filter(_beats, others)))
         return {lock_leases.place_of(lease): lease for lease in leases}
+
+    def only_heartbeat(self, me: run_context.Run) -> objects.Raw | None:
+        """The heartbeat of this start, if the last list had no other one of its run, nor a lock
+        of another call that names one.
+        """
+        return None if me.id in self._beside else self.heartbeats[me].lease
 
     def seen_in(
         self, listed: t.Mapping[lock_leases.NamespacedName, objects.Raw]
@@ -192,6 +203,11 @@ class LeaseRenewer:
                 heartbeat = listed.get((lock.target.namespace, name))
                 found[node] = lock_leases.Seen.among(lease, filter(None, [heartbeat]))
         return found
+
+
+def _beats(lease: objects.Raw) -> bool:
+    """Whether it is a heartbeat or names one."""
+    return lock_leases.is_heartbeat(lease) or bool(lock_leases.heartbeat_of(lease)[1])
 
 
 def at_once(
@@ -416,12 +432,13 @@ class Locks:
         at_once(self._ctx, [lock.look for lock in staying if lock.behind], until)
         if left_over := seconds_left(self._ctx, until):
             needed = beating & {lock.me for lock in staying if lock.held}
-            over = [me.id for me in self._keeper.heartbeats if me not in needed]
-            at_once(
-                self._ctx,
-                [partial(run_heartbeats.sweep, self._ctx, run, left_over) for run in over],
-                until,
-            )
+            over = [me for me in self._keeper.heartbeats if me not in needed]
+            none_left = not (self._stays or staying)
+            sweeps: list[t.Callable[[], object]] = []
+            for me in over:
+                only = self._keeper.only_heartbeat(me) if none_left else None
+                sweeps.append(partial(run_heartbeats.sweep, self._ctx, me.id, left_over, only))
+            at_once(self._ctx, sweeps, until)
         if self._stays:
             for node in self._locks:
                 self._keeper.locks.pop(node, None)

@@ -440,3 +440,34 @@ def test_heartbeats_that_no_lease_names_are_swept(world: World, run: str, left: 
     me = world.process("me")
     me.run(lambda ctx: run_heartbeats.sweep(ctx, run))
     assert leases(world) == {"node-z", *map(names.heartbeat_name, left)}
+
+
+@pytest.mark.parametrize(
+    ("killed", "beside", "lists", "left"),
+    [("", "", 1, set()), ("r1/n0", "", 2, set()), ("", "r1/n1", 2, {"node-b", BEAT})],
+    ids=["it was the only one", "a killed start has left another", "another call of the start needs it"],
+)
+def test_a_heartbeat_goes_without_a_list_where_it_is_the_only_one(
+    world: World, killed: str, beside: str, lists: int, left: set[str]
+) -> None:
+    if killed:
+        held(world, killed, "z")
+        world.delete(kinds.LEASES, "node-z", names.NAMESPACE)
+    if beside:
+        taken(world.process("other"), beside, "b")
+    me = world.process("me")
+    mine = taken(me, "r1/n1", "a")
+    done(me, lambda: mine.leave(drop=["a"]))
+    asked = [sent.request for sent in world.log if sent.process == "me"]
+    assert sum(request.verb == "list" for request in asked if of_leases("GET")(request)) == lists
+    assert leases(world) == left
+
+
+def test_a_heartbeat_that_another_call_has_renewed_since_is_kept(world: World) -> None:
+    one, two = world.process("one"), world.process("two")
+    mine = taken(one, "r1/n1", "a")
+    others = taken(two, "r1/n1", "b")
+    done(one, lambda: mine.leave(drop=["a"]))
+    assert leases(world) == {"node-b", BEAT}
+    done(two, lambda: others.leave(drop=["b"]))
+    assert leases(world) == set()
