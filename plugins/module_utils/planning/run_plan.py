@@ -421,10 +421,13 @@ def _serving(
 
 def _namespaces(ctx: run_context.Context) -> t.Sequence[objects.Raw]:
     """None if they may not be read."""
+    at = ctx.clock.now()
     try:
-        return ctx.cluster.items(kinds.NAMESPACES).items
+        listing = ctx.cluster.items(kinds.NAMESPACES)
     except errors.Forbidden:
         return ()
+    ctx.recent["namespaces"] = run_context.RecentList(listing.items, listing.resource_version, at)
+    return listing.items
 
 
 def _volumes(

@@ -63,6 +63,9 @@ def lease_namespace(ctx: run_context.Context, wanted: str | None) -> str:
     """
     if wanted:
         return wanted
+    if (recent := ctx.listed_recently("namespaces")) is not None:
+        there = {raw["metadata"]["name"] for raw in recent.items}
+        return names.MEDIK8S_NAMESPACE if names.MEDIK8S_NAMESPACE in there else names.NAMESPACE
     try:
         ctx.cluster.send(verbs.get(kinds.NAMESPACES, names.MEDIK8S_NAMESPACE))
     except errors.NotFound:

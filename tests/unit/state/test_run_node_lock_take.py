@@ -12,7 +12,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names, run_context
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -302,6 +302,24 @@ def test_locks_are_where_medik8s_keeps_its_own(
     if not there:
         world.delete(kinds.NAMESPACES, WHERE)
     assert world.process("me").run(lambda ctx: run_locks.lease_namespace(ctx, wanted)) == found
+    assert len(world.log) == asked
+
+
+@pytest.mark.parametrize(("age", "asked"), [(0.0, 0), (2 * run_context.FRESH_SECONDS, 1)])
+@pytest.mark.parametrize("where", [names.MEDIK8S_NAMESPACE, names.NAMESPACE])
+def test_namespaces_that_a_step_has_just_listed_tell_where_locks_are(
+    world: World, where: str, age: float, asked: int
+) -> None:
+    there = [raw for raw in [manifests.namespace(WHERE), manifests.namespace("shop")] if where == WHERE]
+    if not there:
+        world.delete(kinds.NAMESPACES, WHERE)
+
+    def found(ctx: run_context.Context) -> str:
+        ctx.recent["namespaces"] = run_context.RecentList(there, "1", ctx.clock.now())
+        ctx.clock.sleep(age)
+        return run_locks.lease_namespace(ctx, None)
+
+    assert world.process("me").run(found) == where
     assert len(world.log) == asked
 
 
