@@ -96,7 +96,7 @@ class Rulebook:
 
     def ended(self, playbook: str) -> int:
         """How many runs of a playbook have come to their end."""
-        last = {"plan": "TASK [Fail if there are blockers]", "maintain": "TASK [Fail if anything failed]"}[playbook]
+        last = {"plan": "TASK [Fail if there are blockers]", "maintain": "TASK [Pass the result on]"}[playbook]
         return self.text.count(last)
 
     def until_ended(self, playbook: str, count: int) -> None:

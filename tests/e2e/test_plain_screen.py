@@ -16,13 +16,14 @@ from support.plays import Player
 pytestmark = pytest.mark.whole
 
 PROGRESS = re.compile(r"^\d\d:\d\d:\d\d  \S+  .*", re.MULTILINE)
+OUT, BACK = "Take the wave out of service", "Return the wave to service"
 BELOW = {
-    "cordoned": "cordon : Take the nodes out of service",
-    "serving with 2 pods": "protect : Prepare the pods on the nodes",
-    "drained": "migrate : Drain the nodes",
-    "handed over": "Check again that the nodes are drained",
-    "our taint removed": "verify : Remove our taint",
-    "uncordoned": "uncordon : Return the nodes to service",
+    "cordoned": OUT,
+    "replacing": OUT,
+    "drained": OUT,
+    "handed over": OUT,
+    "our taint removed": BACK,
+    "uncordoned": BACK,
 }
 """The task below whose header a line of progress is expected."""
 FEW = {"ANSIBLE_DISPLAY_OK_HOSTS": "false", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "false"}
