@@ -18,6 +18,7 @@ from support import shapes
 from support.arena import Arena, Workload
 from support.operators.base import Kind, define, reference
 from support.plays import Player
+from support.waiting import until
 from support.watching import Watch
 from witness import objects as o
 from witness.api import ApiError
@@ -90,6 +91,10 @@ def job_set(arena: Arena, name: str, on: Sequence[str]) -> list[Workload]:
     return jobs
 
 
+def pod_names(job: Workload) -> set[str]:
+    return {pod["metadata"]["name"] for pod in job.pods()}
+
+
 @pytest.mark.whole
 def test_a_job_set_is_left_to_finish_or_with_consent_interrupted_once(
     arena: Arena, play: Player, watching: Watch
@@ -98,12 +103,15 @@ def test_a_job_set_is_left_to_finish_or_with_consent_interrupted_once(
     arena.nodes(3)
     jobs = job_set(arena, "train", here)
     arena.settle()
+    first = {name for job in jobs for name in pod_names(job)}
     found = play("plan", maintain_nodes=here).finding("gang")
     assert (found["severity"], found["object"]) == ("info", f"JobSet {arena.namespace}/train")
     assert f"train (3 pods on {', '.join(here)})" in found["message"]
     with watching() as seen:
         run = play("maintain", maintain_nodes=here, maintain_allow_interruption=True)
         assert run.ok, run.text
+        # The controller of Jobs replaces a pod after ten seconds, which no run waits for.
+        until(lambda: all(pod_names(job) - first for job in jobs), 60, "each has a new pod")
     seen.all_held()
     assert run.finding("gang")["severity"] == "warning"
     assert run.of("maintenance_plan")[0]["waves"] == [here]
