@@ -114,9 +114,10 @@ def test_a_rehearsal_names_what_blocks_and_a_bad_snapshot_is_told(
     here, _there = arena.nodes(2)
     arena.deployment("web", 2, on=here, budget={"maxUnavailable": 0})
     arena.settle()
-    run, found = rehearse(maintain_nodes=[here])
+    wanted: Json = {"maintain_nodes": [here], "maintain_method": "surge"}
+    run, found = rehearse(**wanted)
     assert not run.ok
-    real = play("maintain", maintain_nodes=[here])
+    real = play("maintain", **wanted)
     assert not real.ok
     rows = rehearse.beside(real)
     assert found["verdict"] == "blocked"
