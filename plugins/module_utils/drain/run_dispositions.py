@@ -55,7 +55,7 @@ class Routing:
     choices: drain_policy.DrainPolicy
     live: run_watch_cache.WatchCache
     node_drains: t.Mapping[str, run_node_drain.NodeDrain]
-    surges: t.Mapping[str, surge_records.Surge]
+    surges: dict[str, surge_records.Surge]
     replacements: run_replacement_wait.ReplacementWait
     unreplaced: dict[str, str] = dataclasses.field(default_factory=dict)
     _scales: list[objects.Workload] = dataclasses.field(default_factory=list)
@@ -179,6 +179,18 @@ class Routing:
             for move in self.node_drains[name].moves.values():
                 if move.state == "waiting" and move.plan.route == "refuse":
                     move.end("failed", refused, now, move.plan.reason)
+
+    def without_surge(self, uid: str, node: str) -> bool:
+        """Plan the node's pods of this workload anew: its surge was undone, and its record is
+        gone, or says that they may be interrupted. Whether that could be read.
+        """
+        try:
+            self.live.fetch(("leases",), again=True)
+        except errors.ClusterError:
+            return False
+        self.surges.pop(uid, None)
+        self._plan_again(self.live.snapshot(), [node])
+        return True
 
     def _with_owners(self, pods: t.Sequence[objects.Pod]) -> snapshots.Snapshot:
         """The cluster, with the owners and volumes of these pods."""

@@ -32,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import (
     run_alarms,
+    run_coming,
     run_dispositions,
     run_evictor,
     run_node_drain,
@@ -65,7 +66,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
     run_node_lock,
     surge_records,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_lower
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_guard_call,
+    run_lower,
+)
 
 LOOP_PAUSE_SECONDS = 0.5
 """Longest pause between two turns of the loop; every change in the cluster ends it early."""
@@ -86,7 +90,7 @@ class DrainOptions:
     """Options of the module; times in seconds, ``None`` without a limit.
 
     ``send`` sends the HTTP calls of hooks. For ``alarm_after`` and ``announce`` see
-    ``run_alarms.Alarms``.
+    ``run_alarms.Alarms``. ``turns`` are those of surges that do not serve yet, in a wave.
     """
 
     nodes: tuple[str, ...]
@@ -105,6 +109,7 @@ class DrainOptions:
     send: run_hook_calls.Send = run_hook_calls.nobody
     alarm_after: float = 600.0
     announce: run_alarms.Announce | None = None
+    turns: run_guard_call.SurgeTurns | None = None
 
 
 def drain(ctx: run_context.Context, options: DrainOptions) -> run_context.Result:
@@ -182,10 +187,18 @@ class _Drain:
         self.hooks = run_pod_hooks.PodHooks(
             ctx, options.hooks, self.node_drains, sender, self.locks.prove
         )
-        leases = self.live.snapshot().leases
+        turns = options.turns
         self.surges = run_lower.Surges(
-            ctx, routes.ended(), self.locks.prove, hooks_of=self.hooks.waits_for, leases=leases
+            ctx,
+            routes.ended(),
+            self.locks.prove,
+            hooks_of=self.hooks.waits_for,
+            leases=self.live.snapshot().leases,
+            coming=run_coming.coming(turns),
+            writer=turns.surging.writer if turns else None,
         )
+        events = run_object_events.Events(ctx, self.live)
+        self.coming = run_coming.ComingSurges(turns, routes, self.surges, events)
         records = {name: one.record for name, one in self.node_drains.items() if one.record}
         self.jobs = run_dispatcher.JobDispatcher(
             ctx,
@@ -221,7 +234,7 @@ class _Drain:
             after=options.alarm_after,
             announce=options.announce,
             look_again=routes.look_again,
-            events=run_object_events.Events(ctx, self.live),
+            events=events,
             silent=routes.replacements.silent,
             wake=wake,
         )
@@ -272,6 +285,7 @@ class _Drain:
                 self.jobs.start()
                 self._loop()
             finally:
+                self.coming.leave()
                 self.jobs.stop()
                 self.evictor.close()
                 self.replacing.close()
@@ -343,7 +357,7 @@ class _Drain:
             except run_node_lock.LostLockError as lost:
                 self.node_outcomes.taken_over(lost.node, lost.why)
             rest = min(REST_FACTOR * (self.ctx.clock.now() - began), MAX_REST_SECONDS)
-            self.live.wait(LOOP_PAUSE_SECONDS, pause=rest)
+            self.live.wait(min(LOOP_PAUSE_SECONDS, self.coming.seconds_left), pause=rest)
         self.node_outcomes.finish()
 
     def _turn(self, snapshot: snapshots.Snapshot) -> None:
@@ -357,12 +371,12 @@ class _Drain:
         self._record_awaited()
         self._remove_conflicting_guards(snapshot)
         self.progress.tell_moved(self.node_drains.values())
-        not_yet = run_node_drain.set_turns(self.node_drains.values(), self.ctx.clock.now())
+        not_yet = self._set_turns(snapshot)
         for node_drain, lost in self.hooks.step(snapshot):
             self.node_outcomes.unrecorded(node_drain, lost)
         if not self.surges.done:
             self.surges.step(snapshot, not_yet)
-            self._fail_surges()
+        self._fail_surges()
         queue = self._queue()
         self.jobs.step(snapshot, queue)
         self.replacing.step(queue, snapshot)
@@ -372,10 +386,21 @@ class _Drain:
         missing = [*self.routing.replacements.waited_for, *self.jobs.waited_for]
         for node_drain in self._open():
             missing += self.hooks.missing(node_drain.name)
-        self.alarms.step(self.node_drains.values(), snapshot, self.surges.waiting, missing)
-        self.progress.tell(
-            self.node_drains.values(), self.surges.waiting.values(), missing, self.alarms.why
-        )
+        waiting = {**self.surges.waiting, **self.coming.waiting}
+        self.alarms.step(self.node_drains.values(), snapshot, waiting, missing)
+        self.progress.tell(self.node_drains.values(), waiting.values(), missing, self.alarms.why)
+
+    def _set_turns(self, snapshot: snapshots.Snapshot) -> frozenset[str]:
+        """Which surges serve by now, and whose turn it is to leave; returns the UIDs of workloads
+        of which no pod may leave yet.
+        """
+        self.coming.step(snapshot)
+        now = self.ctx.clock.now()
+        coming = self.coming.waiting
+        if coming and self.options.timeout is not None:
+            # The time for the pods to leave begins once all of them may.
+            self.node_outcomes.deadline = now + self.options.timeout
+        return run_node_drain.set_turns(self.node_drains.values(), now, coming)
 
     def _record_awaited(self) -> None:
         for node_drain, lost in self.awaited.write():
@@ -525,7 +550,7 @@ def _words(
     leaving = sum(1 for move in left if move.state == "leaving")
     text = f"{len(left)} of {total} pods left, {leaving} ending"
     if waiting := sum(1 for move in left if move.waits_for_turn):
-        text += f", {waiting} held until others are gone"
+        text += f", {waiting} held until it is their turn"
     blocked = {move.blocked_by["message"] for move in left if move.blocked_by} | set(beside)
     if left:
         blocked |= set(still.get(node_drain.name, ()))

@@ -43,6 +43,8 @@ MOVED_BY: t.Mapping[str, outcomes.PodOutcome] = {
 }
 """Outcomes of pods by the route they left by; by any other they are just gone."""
 
+NOTHING: t.Mapping[str, str] = {}
+
 ChangeOfNode = t.Callable[[objects.Node, node_records.Record], "api_changes.Change | None"]
 """From a node that is out, with its record as it is now, to the change;
 ``None`` where none is needed.
@@ -358,10 +360,13 @@ def _shown(move: run_pod_drain.PodDrain, now: float) -> dict[str, t.Any]:
 # do not wait for each other, as one of them may never become empty.
 
 
-def set_turns(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
+def set_turns(
+    node_drains: t.Iterable[NodeDrain], now: float, coming: t.Mapping[str, str] = NOTHING
+) -> frozenset[str]:
     """Mark the moves whose turn has not come; returns the UIDs of workloads of which
     no pod may leave yet.
 
+    ``coming`` are surges that do not serve yet, as what they wait for, by the UIDs of workloads.
     Kubelets delete a pod once its volumes are unmounted, so what leaves last is not needed for
     those of the others.
     """
@@ -381,6 +386,7 @@ def set_turns(node_drains: t.Iterable[NodeDrain], now: float) -> frozenset[str]:
                 waits_for = move.plan.policy.waits_for
                 before = next((first[other] for other in first if waits_for(other)), None)
             _set_turn(move, before, now)
+            _hold(move, coming)
             if move.plan.workload:
                 (waiting if move.waits_for_turn else free).add(move.plan.workload.uid)
     return frozenset(waiting - free)
@@ -402,6 +408,14 @@ def _set_turn(
             move.blocked_by = None
         move.waits_for_turn = False
         move.turn_at = now
+
+
+def _hold(move: run_pod_drain.PodDrain, coming: t.Mapping[str, str]) -> None:
+    """Let a pod wait for its surge."""
+    workload = move.plan.workload
+    if workload and workload.uid in coming and move.state == "waiting":
+        move.waits_for_turn = True
+        move.block(workload, f"its surge waits: {coming[workload.uid]}")
 
 
 def overdue(moves: t.Iterable[run_pod_drain.PodDrain], now: float) -> list[run_pod_drain.PodDrain]:

@@ -4,11 +4,12 @@
 """How long each wave of a maintenance will take, without the user's own tasks,
 and which budgets hold it up.
 
-In a wave, the successors of pods that are surged start first, all at the same time. Then the
-others leave: pods of one budget in a queue (``queues``), different budgets at the same time, so the
-slowest queue counts. Pods that leave by a PodMigrationJob go as fast as Koordinator's limits let
-them, but with backend ``auto`` they are evicted after ``job_wait``. How long a leaving pod takes is
-known within limits only (``queues.Times.stop``), so each wave has a range.
+In a wave, the successors of pods that are surged start first, all at the same time, and their pods
+leave when they serve. Meanwhile the others leave: pods of one budget in a queue (``queues``),
+different budgets at the same time, so the slowest counts. Pods that leave by a PodMigrationJob go
+as fast as Koordinator's limits let them, but with backend ``auto`` they are evicted after
+``job_wait``. How long a leaving pod takes is known within limits only (``queues.Times.stop``), so
+each wave has a range.
 
 Between two waves nothing is left of what a budget allowed: a wave ends when the successors
 of its pods are Ready.
@@ -108,7 +109,7 @@ class WaveTime:
 
     ``parts`` are what is expected; ``others`` are the same if all pods end as fast, or as slowly,
     as they may. It is expected that ``surges`` seconds pass until all surges have taken over, and
-    then ``drains`` in the drain.
+    that the drain takes ``drains`` without waiting for them.
     """
 
     parts: Parts
@@ -149,11 +150,19 @@ def wave_times(
     found = list[WaveTime]()
     for number, (_nodes, leaving) in enumerate(drain_policy.by_wave(plans, waves), start=1):
         wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
-        (ready, moves), *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
+        parts, *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
         held = _held(snapshot, times, leaving, number)
-        sums = tuple(each.plus(more) for each, more in others)
-        found.append(WaveTime(ready.plus(moves), held, sums, ready.starts, moves.seconds))
+        expected = ways[0].times
+        starts = _starts(expected, wave)
+        drains = _evictions(expected, wave.bands).plus(Parts(steps=0.0, jobs=parts.jobs)).seconds
+        found.append(WaveTime(parts, held, tuple(others), starts, drains))
     return found
+
+
+def _starts(times: queues.Times, wave: _Wave) -> float:
+    """Seconds until all surges have taken over."""
+    surges = [plan for plan in wave.leaving if plan.route == "surge"]
+    return max((times.start(plan).available + wave.settle for plan in surges), default=0.0)
 
 
 @dataclass
@@ -182,21 +191,19 @@ def together(waves: t.Iterable[WaveTime]) -> list[int]:
 
 def _parts_of(
     snapshot: snapshots.Snapshot, wave: _Wave, way: _Way, choices: drain_policy.DrainPolicy
-) -> tuple[Parts, Parts]:
-    """What a wave takes until surges have taken over, and for the drain after that."""
+) -> Parts:
+    """What a wave takes."""
     times = way.times
     by_job = [plan for plan in wave.leaving if plan.route == "job"]
     jobs = way.pace.seconds(by_job, way.seconds, times.job)
     if choices.backend == "auto" and jobs > choices.job_wait:
         bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])
         jobs = min(jobs, choices.job_wait + _evictions(times, bands).seconds)
-    surges = [plan for plan in wave.leaving if plan.route == "surge"]
-    starts = max((times.start(plan).available + wave.settle for plan in surges), default=0.0)
-    moves = _evictions(times, wave.bands)
+    moves = _evictions(times, wave.bands, _starts(times, wave))
     moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
-    ready = Parts(notice=wave.notice, starts=starts)
-    way.seconds += _whole(ready.plus(moves))
-    return ready, moves
+    parts = Parts(notice=wave.notice).plus(moves)
+    way.seconds += _whole(parts)
+    return parts
 
 
 def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]) -> list[Band]:
@@ -212,10 +219,15 @@ def _bands(snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
     return found
 
 
-def _evictions(times: queues.Times, bands: t.Iterable[Band]) -> Parts:
+def _evictions(times: queues.Times, bands: t.Iterable[Band], ready: float = 0.0) -> Parts:
+    """What it takes until all of them have left; the surges have taken over after ``ready``
+    seconds.
+    """
     whole = NOTHING
     for surged, queued, replaced in bands:
-        parts = [Parts(steps=0.0, stops=max(map(times.stop, surged), default=0.0))]
+        waits = max(0.0, ready - whole.seconds) if surged else 0.0
+        stops = max(map(times.stop, surged), default=0.0)
+        parts = [Parts(steps=0.0, starts=waits, stops=stops)]
         parts += [_parts(times, queue) for queue in queued]
         for rounds, plans in replaced:
             starts = rounds * max(map(times.replaced, plans))

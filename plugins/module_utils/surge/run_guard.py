@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     api_changes,
@@ -22,7 +22,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     objects,
     related,
     run_context,
-    run_object_events,
     run_reconcile,
     run_targeted_reads,
     snapshots,
@@ -61,9 +60,20 @@ BAD_SURGE = outcomes.WorkloadOutcome.BAD_SURGE
 REMEDY = "Once that is over, run recover -e recover_state=undone."
 
 
+Meanwhile = t.Callable[
+    [run_context.Context, t.Sequence[str], run_guard_call.SurgeTurns],
+    None,
+]
+"""Works on these nodes while their surges come to serve, and takes the turns of these."""
+
+
 @dataclass(frozen=True, slots=True)
 class GuardOptions:
-    """Options of the module; times in seconds, ``None`` without a limit."""
+    """Options of the module; times in seconds, ``None`` without a limit.
+
+    ``meanwhile`` is called once all guards are in place and all surges begun, if some are still to
+    serve.
+    """
 
     state: t.Literal["present", "absent"]
     nodes: tuple[str, ...]
@@ -74,6 +84,7 @@ class GuardOptions:
     rules: tuple[pod_rules.Rule, ...] = ()
     settle: float = 2.0
     timeout: float | None = 600.0
+    meanwhile: Meanwhile | None = None
 
     @property
     def choices(self) -> drain_policy.DrainPolicy:
@@ -142,6 +153,9 @@ def _present(work: run_guard_call.GuardCall, options: GuardOptions) -> None:
     groups: dict[str, list[str]] = {}
     for name in work.nodes:
         groups.setdefault(str(work.identity([name])), []).append(name)
+    if len(groups) > 1:
+        # The nodes of the others are not protected yet.
+        options = replace(options, meanwhile=None)
     for nodes in groups.values():
         try:
             _protect(work, options, nodes)
@@ -252,12 +266,30 @@ class _Wave:
             allow_interruption=self.options.allow_interruption,
             node_autoscaler=self.options.node_autoscaler,
         )
-        with (
-            run_guard_call.watching(call, surges, *watched) as live,
-            contextlib.closing(surging),
-            contextlib.closing(run_object_events.Events(ctx, live)) as events,
-        ):
-            call.loop(surging, self.guards, events, self.options.timeout)
+        turns = run_guard_call.SurgeTurns(call, surging, self.guards, self.options.timeout)
+        meanwhile = self.options.meanwhile
+        with contextlib.closing(surging):
+            with run_guard_call.watching(call, surges, *watched) as live:
+                turns.run(live, begin=meanwhile is not None)
+            if meanwhile is None or surging.done:
+                return
+            # From here on the drain decides what becomes of the guards.
+            turns.guards = run_guard_budgets.GuardBudgets(ctx, (), call.prove_locks)
+            failed = self._failed()
+            meanwhile(ctx, [name for name in self.nodes if name not in failed], turns)
+            if not surging.done:
+                with run_guard_call.watching(call, surges, "pods", "slices") as live:
+                    turns.run(live)
+
+    def _failed(self) -> set[str]:
+        """The nodes whose pods are not to be moved, by what is known so far."""
+        failed = {case.node for case in self.cases if case.failed}
+        failed |= {plan.pod.node for plan in self.refused}
+        failed |= self.call.locks.lost().keys()
+        for guard_budget in self.guards.budgets:
+            if guard_budget.outcome and guard_budget.outcome.failed:
+                failed |= set(guard_budget.guard.nodes)
+        return failed
 
     def close(self) -> None:
         """Add the outcome of every workload to the result."""
@@ -384,17 +416,13 @@ def _give_back(
         leaving=nodes,
         cases=cases,
     )
+    no_guards = run_guard_budgets.GuardBudgets(ctx, (), work.prove_locks)
+    turns = run_guard_call.SurgeTurns(work, surging, no_guards, run_guard_call.UNDO_SECONDS)
     with (
         run_guard_call.watching(work, surges, "pods") as live,
         contextlib.closing(surging),
-        contextlib.closing(run_object_events.Events(ctx, live)) as events,
     ):
-        work.loop(
-            surging,
-            run_guard_budgets.GuardBudgets(ctx, (), work.prove_locks),
-            events,
-            run_guard_call.UNDO_SECONDS,
-        )
+        turns.run(live)
     for case, surge in zip(cases, surges, strict=True):
         _close_absent(work, case, surge)
 

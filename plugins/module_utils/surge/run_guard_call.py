@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -219,59 +220,6 @@ class GuardCall:
     def prove_locks(self, nodes: t.Collection[str]) -> None:
         self.locks.prove(nodes)
 
-    def loop(
-        self,
-        surging: run_raise.Surging,
-        guards: run_guard_budgets.GuardBudgets,
-        events: run_object_events.Events,
-        limit: float | None,
-    ) -> None:
-        """Step surges and guards until all are decided; what is not when ``limit``
-        seconds are over is undone.
-        """
-        ctx = self.ctx
-        live = events.live
-        late = False
-        deadline = self.began + limit if limit is not None else float("inf")
-        while True:
-            snapshot = live.snapshot()
-            self.services.sample(snapshot)
-            surging.step(snapshot)
-            events.ask_once(case.silent(snapshot) for case in surging.cases)
-            if not late:
-                guards.step(snapshot)
-            over = ctx.clock.now() >= deadline
-            if (surging.done and guards.done) or (late and over):
-                return
-            if over:
-                late = True
-                deadline = ctx.clock.now() + UNDO_SECONDS
-                guards.give_up()
-                surging.fail_open(
-                    outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {limit:g} s", snapshot
-                )
-                continue
-            self._tell_progress(surging, guards.waiting)
-            if surging.planning:
-                live.follow(OF_OTHERS)
-            live.wait(min(LOOP_PAUSE_SECONDS, surging.seconds_left))
-
-    def _tell_progress(self, surging: run_raise.Surging, pending: list[str]) -> None:
-        """A line when what is waited for has changed."""
-        for case in surging.cases:
-            if case.open and case.waiting:
-                self.ctx.tell_changed(
-                    phases.What.PROTECTING,
-                    f"waiting: {case.waiting}",
-                    pace=SECONDS_BETWEEN_LINES,
-                    node=case.node,
-                    namespace=case.workload.namespace,
-                    name=case.workload.name,
-                )
-        if pending:
-            text = f"waiting: {reasons.listed(pending, 3)}"
-            self.ctx.tell_changed(phases.What.WAITING, text, pace=SECONDS_BETWEEN_LINES)
-
     def show_surge(
         self, surge: surge_records.Surge, outcome: outcomes.WorkloadOutcome, message: str = ""
     ) -> None:
@@ -361,6 +309,80 @@ class GuardCall:
                 "message": message,
             }
         )
+
+
+@dataclass
+class SurgeTurns:
+    """The surges and guards of one call, stepped until all are decided; what is not when ``limit``
+    seconds are over is undone.
+
+    A call takes the turns itself (``run``). In a wave the drain takes them between its own, once
+    all surges are begun.
+    """
+
+    call: GuardCall
+    surging: run_raise.Surging
+    guards: run_guard_budgets.GuardBudgets
+    limit: float | None
+    late: bool = False
+
+    def __post_init__(self) -> None:
+        limit = float("inf") if self.limit is None else self.limit
+        self._deadline = self.call.began + limit
+
+    def run(self, live: run_watch_cache.WatchCache, *, begin: bool = False) -> None:
+        """Take turns until all is decided; with ``begin`` only until all surges are begun, and all
+        guards in place.
+        """
+        with contextlib.closing(run_object_events.Events(self.call.ctx, live)) as events:
+            while True:
+                snapshot = live.snapshot()
+                self.call.services.sample(snapshot)
+                if self.turn(snapshot, events):
+                    return
+                if begin and self.surging.begun and self.guards.done:
+                    return
+                if self.surging.planning:
+                    live.follow(OF_OTHERS)
+                live.wait(min(LOOP_PAUSE_SECONDS, self.surging.seconds_left))
+
+    def turn(self, snapshot: snapshots.Snapshot, events: run_object_events.Events) -> bool:
+        """One turn by this look at the cluster; whether it was the last one."""
+        ctx, surging, guards = self.call.ctx, self.surging, self.guards
+        surging.step(snapshot)
+        events.ask_once(case.silent(snapshot) for case in surging.cases)
+        if not self.late:
+            guards.step(snapshot)
+        over = ctx.clock.now() >= self._deadline
+        if (surging.done and guards.done) or (self.late and over):
+            return True
+        if over:
+            self.late = True
+            self._deadline = ctx.clock.now() + UNDO_SECONDS
+            guards.give_up()
+            surging.fail_open(
+                outcomes.WorkloadOutcome.TIMED_OUT, f"not ready after {self.limit:g} s", snapshot
+            )
+            return self.turn(snapshot, events)
+        self._tell_progress(guards.waiting)
+        return False
+
+    def _tell_progress(self, pending: list[str]) -> None:
+        """A line when what is waited for has changed."""
+        ctx = self.call.ctx
+        for case in self.surging.cases:
+            if case.open and case.waiting:
+                ctx.tell_changed(
+                    phases.What.PROTECTING,
+                    f"waiting: {case.waiting}",
+                    pace=SECONDS_BETWEEN_LINES,
+                    node=case.node,
+                    namespace=case.workload.namespace,
+                    name=case.workload.name,
+                )
+        if pending:
+            text = f"waiting: {reasons.listed(pending, 3)}"
+            ctx.tell_changed(phases.What.WAITING, text, pace=SECONDS_BETWEEN_LINES)
 
 
 def around(

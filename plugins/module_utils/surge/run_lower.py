@@ -64,6 +64,8 @@ class Surges:
     ``failures`` maps the UID of a workload whose surge cannot be ended to the reason. A failed
     surge stays recorded: ``pdb_guard`` with ``state: absent`` undoes it. ``hooks_of`` says for
     which hooks a pod still waits, ``leases`` are those that the surges were read from.
+    ``coming`` are surges that do not serve yet, as the nodes by the UIDs of workloads: they are
+    added with ``add`` once they do, and written for with ``writer``, which has them.
     """
 
     ctx: run_context.Context
@@ -72,13 +74,17 @@ class Surges:
     failures: dict[str, str] = field(default_factory=dict)
     hooks_of: t.Callable[[objects.Pod], str] = lambda pod: ""
     leases: t.Iterable[objects.Raw] = ()
+    coming: dict[str, str] = field(default_factory=dict)
+    writer: run_surge_lease.SurgeWriter | None = None
 
     def __post_init__(self) -> None:
         run = self.ctx.run
         holder = str(run) if run and run.id and run.nonce else ""
         leases = run_surge_lease.SurgeLeases(self.ctx, holder, self.prove_locks, self.leases)
-        self._writer = run_surge_lease.SurgeWriter(self.ctx, leases)
-        self._surges = {surge.uid: _Surge(surge=surge) for surge in self.surges}
+        self._writer = self.writer or run_surge_lease.SurgeWriter(self.ctx, leases)
+        self._surges = {
+            surge.uid: _Surge(surge=surge) for surge in self.surges if surge.uid not in self.coming
+        }
 
     @property
     def done(self) -> bool:
@@ -95,7 +101,13 @@ class Surges:
 
     def done_with(self, node: str) -> bool:
         """Whether no surge serves the node any more."""
-        return all(one.state == "done" for one in self._of(node))
+        coming = node in self.coming.values()
+        return not coming and all(one.state == "done" for one in self._of(node))
+
+    def add(self, surge: surge_records.Surge) -> None:
+        """A surge that was coming serves; its lease has our name."""
+        del self.coming[surge.uid]
+        self._surges[surge.uid] = _Surge(surge=surge, claimed=True)
 
     def step(self, snapshot: snapshots.Snapshot, not_yet: t.Container[str] = ()) -> None:
         """Do what can be done now for every surge; one that is refused for good fails alone.
@@ -142,7 +154,8 @@ class Surges:
                 self._lose(one, why)
 
     def close(self) -> None:
-        self._writer.leases.close()
+        if self.writer is None:
+            self._writer.leases.close()
 
     def failed_for(self, node: str) -> str:
         """Why a surge that serves the node could not be ended, empty where none failed."""

@@ -109,6 +109,12 @@ class WorkloadSurge(run_surge_lease.TrackedSurge):
         self.state = "undo" if undo and self.surge and self.claimed else "undone"
         self.tell(ctx, phases.What.FAILED if what.failed else phases.What.NOTE, message)
 
+    def leave(self) -> None:
+        """Leave the surge as it is recorded, as its node is not emptied any more."""
+        self.state = "undone"
+        self.outcome = outcomes.WorkloadOutcome.ENDED
+        self.message = f"Node {self.node} is not emptied any more."
+
     def tell(self, ctx: run_context.Context, what: phases.What, message: str) -> None:
         run_surge_lease.tell(ctx, what, message, self.workload, self.node)
 
@@ -158,16 +164,21 @@ class Surging:
 
     def __post_init__(self) -> None:
         leases = run_surge_lease.SurgeLeases(self.ctx, str(self.me), self.prove_locks)
-        self._writer = run_surge_lease.SurgeWriter(self.ctx, leases)
+        self.writer = run_surge_lease.SurgeWriter(self.ctx, leases)
         leaving = frozenset(self.leaving)
         allowed, grows = self.allow_interruption, self.node_autoscaler
         self._raising = _Raising(
-            self.ctx, self.me, self.settle, leaving, self._writer, allowed, grows
+            self.ctx, self.me, self.settle, leaving, self.writer, allowed, grows
         )
 
     @property
     def done(self) -> bool:
         return not any(case.open for case in self.cases)
+
+    @property
+    def begun(self) -> bool:
+        """Whether every surge is decided, or recorded and raised, and only has to serve."""
+        return all(case.state in ("wait", "ready", "undone") for case in self.cases)
 
     @property
     def planning(self) -> bool:
@@ -228,7 +239,7 @@ class Surging:
             self._refused(case, error, look.snapshot)
 
     def close(self) -> None:
-        self._writer.leases.close()
+        self.writer.leases.close()
 
     def fail_open(
         self, outcome: outcomes.WorkloadOutcome, message: str, snapshot: snapshots.Snapshot
@@ -265,20 +276,20 @@ class Surging:
         """One step on the way back."""
         surge = case.current
         if not case.claimed:
-            case.surge = surge = self._writer.leases.claim(surge)
+            case.surge = surge = self.writer.leases.claim(surge)
             case.claimed = True
-        if self._writer.behind(snapshot.workload(surge.uid)):
+        if self.writer.behind(snapshot.workload(surge.uid)):
             return
         undo = steps.giving_back(snapshot, surge)
         case.kept = tuple(dict.fromkeys((*case.kept, *undo.kept)))
         if undo.changes:
-            self._writer.do(surge, undo.changes)
+            self.writer.do(surge, undo.changes)
             case.waiting = undo.waiting or run_surge_lease.unseen(surge)
             return
         case.waiting = undo.waiting
         if not undo.waiting and case.outcome is outcomes.WorkloadOutcome.INTERRUPTION_ALLOWED:
             # The drain learns it from the record, which goes when the nodes are given back.
-            case.surge = self._writer.leases.claim(replace(surge, stage="reverted"))
+            case.surge = self.writer.leases.claim(replace(surge, stage="reverted"))
             case.state = "undone"
             case.tell(
                 self.ctx,
@@ -286,7 +297,7 @@ class Surging:
                 f"{run_surge_lease.RESTORED}; its pods may be interrupted",
             )
         elif not undo.waiting:
-            self._writer.leases.forget(surge)
+            self.writer.leases.forget(surge)
             case.forgotten = surge.lease_uid
             case.tell(self.ctx, phases.What.GIVEN_BACK, run_surge_lease.RESTORED)
             for kept in case.kept:

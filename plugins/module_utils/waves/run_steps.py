@@ -22,7 +22,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import run_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.runs import run_runs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import run_guard
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge import (
+    run_guard,
+    run_guard_call,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import (
     call_results,
     wave,
@@ -147,11 +150,30 @@ class Steps:
         if nodes:
             self.step(name, run_cordon.cordon, options, breaks=breaks)
 
-    def prepare(self, name: str, nodes: t.Sequence[str]) -> None:
-        """Prepare the pods on the nodes to be moved."""
+    def prepare(self, name: str, nodes: t.Sequence[str], meanwhile: str = "") -> None:
+        """Prepare the pods on the nodes to be moved. With the name of a step as ``meanwhile``,
+        that is the drain of the others while surges come to serve, if there are any.
+        """
+        broken: list[Broken] = []
+
+        def drain(
+            ctx: run_context.Context, nodes: t.Sequence[str], turns: run_guard_call.SurgeTurns
+        ) -> None:
+            self.ctx.recent = ctx.recent
+            try:
+                self.drain(meanwhile, nodes, turns=turns)
+            except Broken as error:
+                # The surges have their answer first.
+                broken.append(error)
+            ctx.recent = self.ctx.recent
+
         if nodes:
             options = dataclasses.replace(self.options.guard, nodes=tuple(nodes))
+            if meanwhile:
+                options = dataclasses.replace(options, meanwhile=drain)
             self.step(name, run_guard.guard, options)
+        if broken:
+            raise broken[0]
 
     def restore(self, name: str, nodes: t.Sequence[str], *, breaks: bool = True) -> None:
         """Undo what prepared the pods on the nodes."""
@@ -159,8 +181,14 @@ class Steps:
             options = run_guard.GuardOptions("absent", tuple(nodes))
             self.step(name, run_guard.guard, options, breaks=breaks)
 
-    def drain(self, name: str, nodes: t.Sequence[str], fenced: tuple[str, ...] = ()) -> None:
-        options = dataclasses.replace(self.options.drain, nodes=tuple(nodes))
+    def drain(
+        self,
+        name: str,
+        nodes: t.Sequence[str],
+        fenced: tuple[str, ...] = (),
+        turns: run_guard_call.SurgeTurns | None = None,
+    ) -> None:
+        options = dataclasses.replace(self.options.drain, nodes=tuple(nodes), turns=turns)
         if fenced:
             choices = dataclasses.replace(options.choices, fenced=fenced)
             options = dataclasses.replace(options, choices=choices)
@@ -225,15 +253,18 @@ class Steps:
         if name in self.answers:
             return
         ctx = self.apart(run=run)
+        place = len(self.results)
         try:
             result = self._made(ctx, engine, options)
         finally:
             self.ctx.timeline += ctx.timeline
+            self.ctx.timeline.sort(key=lambda event: event.at)
             self.ctx.changes += ctx.changes
             self.ctx.recent = ctx.recent
         shaped = {"step": name, **result.shaped(ctx)}
         del shaped["diff"]
-        self.results.append(shaped)
+        # One that was made meanwhile comes after it.
+        self.results.insert(place, shaped)
         self.answers[name] = brief(shaped)
         if breaks and "nodes" not in shaped:
             raise Broken(result.message)

@@ -110,7 +110,10 @@ class _Way(run_steps.Steps):
             return
         self.cordon("cordon", "cordoned", self.wave.fitting)
         self.node_hooks("before_node", self.wave.hooked)
-        self.prepare("protect", self.wave.hooked)
+        # Task files run while all of the pods are still there.
+        files = any(rule.tasks for rule in options.drain.hooks.before)
+        meanwhile = "" if files or self.ctx.check else "migrate"
+        self.prepare("protect", self.wave.hooked, meanwhile)
         self._drain()
         if options.has_work and not self.ctx.check:
             self.cordon("out", "out", self.wave.drained)

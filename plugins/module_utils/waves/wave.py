@@ -141,7 +141,9 @@ class Wave:
             for entry in call_results.failed(*self.of("files"))
             if entry.get("hook") == "after_pod"
         ]
-        return call_results.without(through, call_results.names(hooks))
+        # A surge may fail while its node is drained.
+        failed = [*hooks, *call_results.failed(*self.of("protect"))]
+        return call_results.without(through, call_results.names(failed))
 
     @functools.cached_property
     def ready(self) -> list[str]:

@@ -66,7 +66,7 @@ def test_pods_that_rules_hold_are_counted() -> None:
             for name, held in (("a", True), ("b", False), ("c", True))
         }
         Progress(me.ctx()).tell([NodeDrain("n1", moves=moves)], [], [])
-        assert [event.message for event in me.told] == ["3 of 3 pods left, 0 ending, 2 held until others are gone"]
+        assert [event.message for event in me.told] == ["3 of 3 pods left, 0 ending, 2 held until it is their turn"]
 
 
 def evicted(

@@ -15,7 +15,6 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import names
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node, Ref
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import CallAborted, Run
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_object_events import Events
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_watch_cache import WatchCache
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.snapshots import Snapshot
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, kinds
@@ -33,6 +32,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_guard_call import (
     GuardCall,
     GuardedNode,
+    SurgeTurns,
     claim,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.surge.run_raise import Surging, WorkloadSurge
@@ -197,7 +197,7 @@ class Counted(GuardBudgets):
 
 
 def looped(one: GuardCall, surging: Surging, guards: GuardBudgets, limit: float | None) -> None:
-    one.loop(surging, guards, Events(one.ctx, WatchCache(one.ctx, ())), limit)
+    SurgeTurns(one, surging, guards, limit).run(WatchCache(one.ctx, ()))
 
 
 @pytest.mark.parametrize(
@@ -247,12 +247,13 @@ def progress(world: World, seconds: float, why: t.Callable[[float], t.Sequence[s
     one, me = work(world), world.process("me")
     cases = [WorkloadSurge(Ref("Deployment", f"w{n}", "shop", f"uid-{n}"), "n1", "wait") for n in range(5)]
     surging = Surging(one.ctx, Run("r1"), 0.0, lambda seen: {}, one.prove_locks, [], cases)
+    turns = SurgeTurns(one, surging, GuardBudgets(one.ctx, (), one.prove_locks), None)
     began = one.ctx.clock.now()
     lines: list[str] = []
     while (now := one.ctx.clock.now() - began) < seconds:
         for case, text in itertools.zip_longest(cases, why(now), fillvalue=""):
             t.cast("WorkloadSurge", case).waiting = text
-        one._tell_progress(surging, pending)
+        turns._tell_progress(pending)
         lines += [f"{now:g} {event.name} {event.message}".replace("  ", " ") for event in me.told[len(lines) :]]
         world.machine.run_for(0.5)
     return lines
