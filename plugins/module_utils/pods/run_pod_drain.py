@@ -32,7 +32,8 @@ class PodDrain:
     """One pod that is being moved off its node. Times are of the context's monotonic clock.
 
     ``unsure`` is a request without an answer: it succeeded if the pod is gone. ``waits_for_turn``:
-    rules let other pods of the node leave before; ``turn_at`` is when it was no longer so.
+    rules let other pods of the node leave before, or its surge does not serve yet; ``turn_at`` is
+    when it was no longer so.
     ``let_go``: its ReplicaSet has let it go, to replace it.
     """
 
