@@ -187,18 +187,9 @@ class _Drain:
         self.hooks = run_pod_hooks.PodHooks(
             ctx, options.hooks, self.node_drains, sender, self.locks.prove
         )
-        turns = options.turns
-        self.surges = run_lower.Surges(
-            ctx,
-            routes.ended(),
-            self.locks.prove,
-            hooks_of=self.hooks.waits_for,
-            leases=self.live.snapshot().leases,
-            coming=run_coming.coming(turns),
-            writer=turns.surging.writer if turns else None,
-        )
+        self.surges = self._surges()
         events = run_object_events.Events(ctx, self.live)
-        self.coming = run_coming.ComingSurges(turns, routes, self.surges, events)
+        self.coming = run_coming.ComingSurges(options.turns, routes, self.surges, events)
         records = {name: one.record for name, one in self.node_drains.items() if one.record}
         self.jobs = run_dispatcher.JobDispatcher(
             ctx,
@@ -250,6 +241,19 @@ class _Drain:
             awaited=self.awaited,
             deadline=deadline,
             pod_timeout=most,
+        )
+
+    def _surges(self) -> run_lower.Surges:
+        """The surges that serve the nodes, and those that do not serve yet."""
+        turns = self.options.turns
+        return run_lower.Surges(
+            self.ctx,
+            self.routing.ended(),
+            self.locks.prove,
+            hooks_of=self.hooks.waits_for,
+            leases=self.live.snapshot().leases,
+            coming=run_coming.coming(turns),
+            writer=turns.surging.writer if turns else None,
         )
 
     def run(self) -> None:
