@@ -234,19 +234,6 @@ class WatchCache:
             keep = self._keeping(name, scopes.ALL) if name == "nodes" else _kept_parsed
             reflector.take(client.Listing(list(map(keep, recent.items)), recent.version))
 
-    def hand_on(self, wanted: t.Iterable[str]) -> None:
-        """Let the next steps of the call use what is known of whole kinds, as if it had been listed
-        now; ``raws`` has to be all nodes where they are handed on.
-        """
-        for name in wanted if self.scope is None else ():
-            listing = self._reflectors[name].listing() if name in self._reflectors else None
-            if listing is not None:
-                form = "raw" if name == "nodes" else "parsed"
-                items = [kept[form] for kept in listing.items]
-                self._ctx.recent[name] = run_context.RecentList(
-                    items, listing.resource_version, self._ctx.clock.now()
-                )
-
     def know_nodes(self, some: t.Iterable[objects.Node] | None = None) -> None:
         """Know of ``some`` other nodes, or of all, as they are now;
         without a scope all are known.

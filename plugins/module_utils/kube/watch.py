@@ -118,13 +118,6 @@ class Reflector:
         with self._wake:
             return self._clock.now() - self._quiet_since if self._stream else 0.0
 
-    def listing(self) -> client.Listing | None:
-        """What is known now, as a list would tell it; None while the watch is not connected."""
-        with self._wake:
-            if self._stream is None:
-                return None
-            return client.Listing(list(self.objects.values()), self.resource_version)
-
     def _run(self) -> None:
         backoff = retry.Backoff(self._clock, longest=5.0)
         while not self._stopping.is_set():

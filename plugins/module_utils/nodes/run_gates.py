@@ -108,10 +108,9 @@ def check_ready(ctx: run_context.Context, options: ReadyOptions) -> run_context.
         refused = locks.take_recorded(_own(ctx, nodes, asked.nodes))
         services = run_services.Services(ctx, {})
         with run_watch_cache.WatchCache(
-            ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among), raws=None
+            ctx, [*_watched(asked), "slices"], scopes.apart(asked.nodes, among)
         ) as live:
             found = _watch(ctx, asked, live, lambda: {**refused, **locks.lost()}, services)
-            live.hand_on(("nodes", "pods"))
         return _result(nodes, found, services)
     finally:
         locks.leave()

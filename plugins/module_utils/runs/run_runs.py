@@ -369,8 +369,6 @@ def noted(
     of its nodes is left, because nobody else will.
     """
     caller = t.cast("run_context.Run", ctx.run)  # the module requires it
-    # Nothing that a step lists is written here.
-    recent = ctx.recent
     if caller.id:
         its = {caller.id: tuple(nodes)}
         if caller.nonce:
@@ -390,7 +388,6 @@ def noted(
         finished |= dict.fromkeys(of_run)
         if text:
             texts.append(text)
-    ctx.recent = recent
     entries = [outcomes.entry(name, outcomes.StateOutcome.NOTED) for name in nodes]
     data = {"nodes": entries, "finished_nodes": list(finished)}
     return run_context.Result(data, message=" ".join(texts))

@@ -106,10 +106,8 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
     work = run_guard_call.GuardCall(
         ctx, {name: run_guard_call.GuardedNode(name) for name in dict.fromkeys(options.nodes)}, {}
     )
-    nodes: run_context.RecentList | None = None
     try:
         work.read("leases", nodes=run_targeted_reads.all_nodes(ctx))
-        nodes = ctx.recent.get("nodes")
         work.narrow()
         for guarded_node in work.guarded_nodes.values():
             _read_record(work, guarded_node, present=options.state == "present")
@@ -119,9 +117,6 @@ def guard(ctx: run_context.Context, options: GuardOptions) -> run_context.Result
             _absent(work)
     except (run_context.CallAborted, errors.ClusterError) as error:
         work.stop(work.nodes, error)
-    if nodes is not None:
-        # No node is written here.
-        ctx.recent["nodes"] = nodes
     failed = [
         guarded_node.message for guarded_node in work.guarded_nodes.values() if guarded_node.failed
     ]
