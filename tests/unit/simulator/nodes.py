@@ -28,6 +28,10 @@ SILENT_SECONDS = 40.0
 ORPHAN_SECONDS = 40.0
 
 
+def _owners(raw: Raw) -> list[Raw]:
+    return raw["metadata"].get("ownerReferences") or []
+
+
 class Kubelets(Controller):
     """Starts the pods of living nodes, makes them Ready, ends them.
 
@@ -270,7 +274,7 @@ class Collector(Controller):
     watches = (*(kind.resource for kind in kinds.KINDS.values()),)
 
     def keys(self, event: Event) -> t.Iterable[Key]:
-        if event.resource == kinds.NAMESPACES.resource and event.what == "MODIFIED":
+        if event.resource == kinds.NAMESPACES.resource and event.what != "DELETED":
             return (("namespace", event.raw["metadata"]["name"]),)
         if event.resource == kinds.NODES.resource and event.what == "DELETED":
             for key in self.index.bound.get(event.raw["metadata"]["name"], {}):
@@ -281,23 +285,42 @@ class Collector(Controller):
             if namespace is not None and "deletionTimestamp" in namespace["metadata"]:
                 keys.append(("namespace", namespace["metadata"]["name"]))
             return [key for key in keys if key[0] != "uid" or self.index.owned.get(key[1])]
+        if event.what == "ADDED":
+            # After its own start, what belongs to it may have gone before.
+            if event.resource == PODS and event.raw["spec"].get("nodeName") and not self._on_a_node(event.raw):
+                self.later(key_of(event.raw), ORPHAN_SECONDS)
+            return [("uid", owner["uid"]) for owner in _owners(event.raw) if not self._lives(event.raw, owner)]
         return ()
 
     def sync(self, key: Key) -> None:
         what, name = key
         if what == "uid":
             for resource, where in list(self.index.owned.get(name, {})):
-                self._delete(resource, where)
+                raw = self.store.get(resource, *where)
+                if raw is not None and not any(self._lives(raw, owner) for owner in _owners(raw)):
+                    self._delete(resource, where)
         elif what == "namespace":
             self._empty(name)
         else:
             self._bury(key)
 
+    def _lives(self, raw: Raw, owner: Raw) -> bool:
+        """Whether an owner of the object is there; one of a kind that is not served is taken for alive."""
+        kind = kinds.KINDS.get((owner["apiVersion"], owner["kind"]))
+        if kind is None:
+            return True
+        namespace = raw["metadata"].get("namespace") or "" if kind.namespaced else ""
+        found = self.store.get(kind.resource, namespace, owner["name"])
+        return found is not None and found["metadata"]["uid"] == owner["uid"]
+
     def _bury(self, key: Key) -> None:
         """A pod of a node that is gone."""
         pod = self.store.get(PODS, *key)
-        if pod is not None and ("", pod["spec"].get("nodeName", "")) not in self.store.of(kinds.NODES.resource):
+        if pod is not None and not self._on_a_node(pod):
             self.objects.delete(kinds.PODS, key[1], key[0], {"gracePeriodSeconds": 0})
+
+    def _on_a_node(self, pod: Raw) -> bool:
+        return ("", pod["spec"].get("nodeName", "")) in self.store.of(kinds.NODES.resource)
 
     def _delete(self, resource: str, where: Key) -> None:
         kind = next(kind for kind in kinds.KINDS.values() if kind.resource == resource)

@@ -47,6 +47,20 @@ def test_the_pods_of_a_node_that_is_deleted_are_collected() -> None:
         assert [pod["spec"]["nodeName"] for pod in world.pods()] == ["n2", "n2"]
 
 
+def test_what_has_lost_its_owner_or_its_node_before_the_controllers_began_is_collected() -> None:
+    with World([*TWO_NODES, *(manifests.deployment(name, 2) for name in ("web", "shop"))]) as world:
+        world.controller(nodes.Collector).stop()
+        world.delete(kinds.DEPLOYMENTS, "web")
+        world.delete(kinds.NODES, "n1")
+        world.settle()
+        assert len(world.pods(app="web")) == 2
+        saved = world.saved()
+    with World.of(saved) as world:
+        world.machine.run_for(60)
+        assert world.pods(app="web") == []
+        assert [pod["spec"]["nodeName"] for pod in world.pods()] == ["n2", "n2"]
+
+
 def test_an_autoscaler_follows_its_load_up_at_once_and_down_late() -> None:
     objects = [manifests.node("n1"), manifests.deployment("web", 2), manifests.autoscaler("web", 2, 6, load=2)]
     with World(objects) as world:
