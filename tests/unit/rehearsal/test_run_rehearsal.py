@@ -39,14 +39,14 @@ def object_of(kind: kinds.Kind, name: str, *, spec: Raw | None = None, namespace
     return {**made, "spec": spec} if spec is not None else made
 
 
-def bare_pod(name: str, on: str, owner: tuple[str, str, str] = ("", "", ""), **more: t.Any) -> Raw:
+def bare_pod(
+    name: str, on: str, owner: tuple[str, str, str] = ("", "", ""), *, uid: str = "their-uid", **more: t.Any
+) -> Raw:
     """A pod that somebody has bound; `owner` is kind, name and version of what else may control it."""
     kind, named, version = owner
     meta: Raw = {"labels": {"app": name}, **more}
     if kind:
-        meta["ownerReferences"] = [
-            {"apiVersion": version, "kind": kind, "name": named, "uid": "their-uid", "controller": True}
-        ]
+        meta["ownerReferences"] = [{"apiVersion": version, "kind": kind, "name": named, "uid": uid, "controller": True}]
     spec = {"nodeName": on, "containers": [{"name": "c", "image": "secret.example/c"}]}
     return object_of(kinds.PODS, name, spec=spec, namespace=manifests.SHOP, metadata=meta)
 
@@ -61,7 +61,6 @@ def others() -> list[Raw]:
         manifests.namespace("default"),
         manifests.deployment("slow", 1, {"minReadySeconds": 20}),
         bare_pod("bare", "n1"),
-        bare_pod("static", "n2", ("Node", "n2", "v1"), annotations={"kubernetes.io/config.mirror": "x"}),
         bare_pod("done", "n1", annotations={nodes.COMPLETE: "1s"}),
         bare_pod("theirs", "n3", ("Database", "main", "db.example/v1")),
         object_of(kinds.JOBS, "work", spec={**job, "selector": {"matchLabels": {"app": "work"}}}, namespace=shop),
@@ -82,6 +81,8 @@ def saved() -> snapshot_files.Snapshot:
     with World([*manifests.usual(), manifests.node("n4"), *others()], more=[labs.FakeNodes]) as world:
         world.cordon("n2")
         raw = world.get(kinds.NODES, "n2")
+        note = {"kubernetes.io/config.mirror": "x"}
+        world.apply(bare_pod("static", "n2", ("Node", "n2", "v1"), uid=raw["metadata"]["uid"], annotations=note))
         told = [*(c for c in raw["status"]["conditions"] if c["type"] != FULL["type"]), FULL, FLAKY]
         world.patch(kinds.NODES, "n2", {"status": {"conditions": told}}, subresource="status")
         world.set_node_ready("n4", "Unknown")
