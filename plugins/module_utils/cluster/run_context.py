@@ -99,12 +99,14 @@ class RecentList:
     """All objects of a kind, as a step of a call has listed them, for the steps after it.
 
     They are parsed, nodes as the API server sent them. ``version`` is the list's resourceVersion,
-    empty where the cluster does not have the kind; ``at`` is when it was asked for.
+    empty where the cluster does not have the kind; ``at`` is when it was asked for. ``begun`` has
+    the watch that goes on with it, if there is one, until a step takes it.
     """
 
     items: t.Sequence[t.Any]
     version: str
     at: float
+    begun: list[client.Stream] = field(default_factory=list)
 
 
 @dataclass
@@ -115,7 +117,8 @@ class Context:
     ``locks`` are those that the steps of a call share, see ``state.run_locks.SharedLocks``;
     ``recent`` are lists by kind. Each change that is made forgets them all; a step that knows what
     its changes left as it was hands that on. ``latest`` are objects as the call has known them
-    last, for ``run_reconcile.go_on``.
+    last, for ``run_reconcile.go_on``. ``follows`` are the kinds that a later step watches, so that
+    lists of them begin that.
     """
 
     cluster: client.Cluster
@@ -129,6 +132,7 @@ class Context:
     _last: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict)
     locks: object | None = None
     recent: dict[str, RecentList] = field(default_factory=dict)
+    follows: t.Collection[str] = ()
     latest: dict[objects.Ref, objects.Raw] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -84,21 +84,27 @@ def lists(
     scope: scopes.ReadScope | None = None,
     recent: dict[str, run_context.RecentList] | None = None,
     owners: t.Container[str] | None = None,
+    follows: t.Collection[str] = (),
 ) -> dict[str, list[t.Any]]:
     """Parsed objects by kind, of what is in scope: one list request (in pages) for each
     kind, or each part of it.
 
     ``recent`` takes in the lists of whole kinds, which there are without a scope.
-    ``owners`` are the UIDs of all owners of pods: other earlier revisions are left out.
+    ``owners`` are the UIDs of all owners of pods: other earlier revisions are left out. Lists of
+    kinds that it ``follows`` begin a watch, for who watches them next.
     """
     found: dict[str, list[t.Any]] = {name: [] for name in wanted}
     share = sharing.Interner()
     for name in wanted:
         at = cluster.clock.now()
         version = ""
+        begun = list[client.Stream]()
         try:
             for part in scope.parts(name) if scope else (scopes.ALL,):
-                listing = _listing(cluster, name, part, scope, share, owners=owners)
+                if scope is None and name in follows:
+                    listing, begun = _begun(cluster, name, share)
+                else:
+                    listing = _listing(cluster, name, part, scope, share, owners=owners)
                 found[name] += listing.items
                 version = listing.resource_version
         except errors.NotFound:
@@ -110,7 +116,7 @@ def lists(
                 raise
             continue
         if recent is not None and scope is None and name != "nodes":
-            recent[name] = run_context.RecentList(found[name], version, at)
+            recent[name] = run_context.RecentList(found[name], version, at, begun)
     return found
 
 
@@ -129,7 +135,7 @@ def recent_lists(
         parsed = map(index_keys.parser("nodes", sharing.Interner()), found["nodes"])
         found["nodes"] = [node for node in parsed if node is not None]
     missing = [name for name in wanted if name not in found]
-    return found | lists(ctx.cluster, missing, scope, ctx.recent)
+    return found | lists(ctx.cluster, missing, scope, ctx.recent, follows=ctx.follows)
 
 
 def listed(
@@ -166,6 +172,15 @@ def _listing(
     if scope and name == "pods":
         found = [one for one in found if scope.takes(part, one)]
     return client.Listing(found, version)
+
+
+def _begun(
+    cluster: client.Cluster, name: str, share: sharing.Interner
+) -> tuple[client.Listing, list[client.Stream]]:
+    """All of a kind, and the watch that goes on with it, where the server begins one so."""
+    listing, begun = cluster.begun(KINDS[name], keep=index_keys.parser(name, share))
+    found = [one for one in listing.items if one is not None]
+    return client.Listing(found, listing.resource_version), [begun] if begun else []
 
 
 def pods_of(cluster: client.Cluster, nodes: t.Collection[str], among: int) -> list[objects.Pod]:

@@ -56,7 +56,7 @@ def count_nodes(ctx: run_context.Context) -> int:
     recent = ctx.listed_recently("nodes")
     if recent is not None:
         return len(recent.items)
-    page, left = _page(ctx.cluster, ctx.recent)
+    page, left = _page(ctx.cluster, ctx.recent, "nodes" in ctx.follows)
     return len(page.items) + (1 if left is None else left)
 
 
@@ -68,12 +68,20 @@ def all_nodes(ctx: run_context.Context) -> list[objects.Node]:
 
 
 def _page(
-    cluster: client.Cluster, recent: dict[str, run_context.RecentList] | None
+    cluster: client.Cluster, recent: dict[str, run_context.RecentList] | None, follows: bool
 ) -> tuple[client.Listing, int | None]:
     """A small page of the nodes, and how many others there are:
-    ``None`` if there are some, and nobody tells. ``recent`` takes in a page of all.
+    ``None`` if there are some, and nobody tells. ``recent`` takes in a page of all; who ``follows``
+    them watches them next.
     """
     at = cluster.clock.now()
+    whole = cluster.streamed(kinds.NODES, most=scopes.PAGE_OF_NODES) if follows else None
+    if whole and recent is not None:
+        listing, begun = whole
+        recent["nodes"] = run_context.RecentList(
+            listing.items, listing.resource_version, at, [begun]
+        )
+        return listing, 0
     page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES))
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0
@@ -87,16 +95,19 @@ def nodes_of(
     cluster: client.Cluster,
     wanted: t.Iterable[str],
     recent: dict[str, run_context.RecentList] | None = None,
+    *,
+    follows: bool = False,
 ) -> tuple[dict[str, objects.Raw], bool]:
     """These nodes as the API server sends them, by name, and whether all others of the
     cluster are among them.
 
     Of a cluster that does not fit in a small page, few nodes are asked for by their names, unless
-    few others are left. ``recent`` takes in the list of a small cluster.
+    few others are left. ``recent`` takes in the list of a small cluster, which begins a watch for
+    who ``follows`` them.
     """
     asked = tuple(dict.fromkeys(wanted))
     if len(asked) <= scopes.FEW:
-        page, left = _page(cluster, recent)
+        page, left = _page(cluster, recent, follows)
         if left == 0:
             return by_name(page.items), True
         if left is None or left > NODES_PER_REQUEST * len(asked):

@@ -232,7 +232,8 @@ class WatchCache:
             if recent is None or not recent.version:
                 continue
             keep = self._keeping(name, scopes.ALL) if name == "nodes" else _kept_parsed
-            reflector.take(client.Listing(list(map(keep, recent.items)), recent.version))
+            listing = client.Listing(list(map(keep, recent.items)), recent.version)
+            reflector.take(listing, recent.begun.pop() if recent.begun else None)
 
     def know_nodes(self, some: t.Iterable[objects.Node] | None = None) -> None:
         """Know of ``some`` other nodes, or of all, as they are now;

@@ -27,6 +27,13 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 
 _MAX_RESTARTS = 2
 _REFUSED_SECONDS = 30.0
+_LIST_SECONDS = 60.0
+WATCH_SECONDS = 290
+"""Seconds after which the server ends a watch."""
+_ALL_SENT = "k8s.io/initial-events-end"
+"""The annotation of the bookmark after the last object of a watch that begins as a list."""
+SILENCE_SECONDS = 75.0
+"""Seconds of silence after which a watch is dead: a server sends a bookmark about once a minute."""
 _REFUSALS = (errors.Forbidden, errors.Unauthorized)
 _TRIED_AGAIN = (*_REFUSALS, errors.Unreachable, errors.Overloaded)
 PATIENCE = 60.0
@@ -44,32 +51,45 @@ class Listing:
 
 
 class Stream:
-    """The events of one watch. Iterating blocks; `close` ends that from any thread."""
+    """The events of one watch. Iterating blocks, and goes on where it was left off; `close` ends
+    that from any thread. Nobody's any more, it ends by itself.
+    """
 
     def __init__(self, body: exchange.Body, request: verbs.Request) -> None:
         self._body = body
-        self._request = request
+        self._events = _events(body, request)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The events until the server ends the watch; raises Unreachable if it is cut or
-        silent for too long.
+        silent for too long, and what an answer like it would for one that is an error.
         """
-        rest = b""
-        try:
-            for chunk in self._body.chunks():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield exchange.decoded(line)
-        except exchange.Lost as error:
-            raise errors.Unreachable(str(error), request=self._request) from error
-        except ValueError as error:
-            raise errors.ServerError("the watch sent no JSON", request=self._request) from error
-        finally:
-            self._body.close()
+        return self._events
 
     def close(self) -> None:
         self._body.close()
+
+
+def _events(body: exchange.Body, request: verbs.Request) -> Iterator[dict[str, Any]]:
+    rest = b""
+    try:
+        for chunk in body.chunks():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line:
+                    yield _event(exchange.decoded(line), request)
+    except exchange.Lost as error:
+        raise errors.Unreachable(str(error), request=request) from error
+    except ValueError as error:
+        raise errors.ServerError("the watch sent no JSON", request=request) from error
+    finally:
+        body.close()
+
+
+def _event(event: dict[str, Any], request: verbs.Request) -> dict[str, Any]:
+    if event.get("type") == "ERROR":
+        status = event.get("object") or {}
+        raise errors.from_answer(request, int(status.get("code") or 500), status)
+    return event
 
 
 class Cluster:
@@ -91,6 +111,7 @@ class Cluster:
         self._connection = connection
         self._exchange = exchange.Exchange(connection, guard, answered=answered, clock=self.clock)
         self._closed = self.clock.event()
+        self._streams_lists = True
         self.granted = self._exchange.granted
         self.refusals: list[errors.Forbidden] = []
         """What these credentials were not allowed to do, whatever became of it."""
@@ -208,7 +229,7 @@ class Cluster:
         while True:
             page = verbs.list_page(kind, namespace, labels, fields, limit, token)
             try:
-                answer = self.send(page, timeout=60.0, patience=patience, parsed=parsed)
+                answer = self.send(page, timeout=_LIST_SECONDS, patience=patience, parsed=parsed)
             except errors.Expired:
                 if not token:
                     raise
@@ -227,6 +248,80 @@ class Cluster:
         raises ClusterError.
         """
         return Stream(self._exchange.opened(request, read_timeout), request)
+
+    def begun(
+        self,
+        kind: kinds.Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        patience: float = PATIENCE,
+        keep: Callable[[dict[str, Any]], Any] = lambda item: item,
+    ) -> tuple[Listing, Stream | None]:
+        """The whole list as `items` gives it, and the watch that goes on with it, of one request
+        if that is possible; else there is no watch.
+        """
+        whole = self.streamed(kind, namespace=namespace, labels=labels, fields=fields, keep=keep)
+        if whole is not None:
+            return whole
+        listing = self.items(
+            kind, namespace=namespace, labels=labels, fields=fields, patience=patience, keep=keep
+        )
+        return listing, None
+
+    def streamed(
+        self,
+        kind: kinds.Kind,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        most: int | None = None,
+        keep: Callable[[dict[str, Any]], Any] = lambda item: item,
+    ) -> tuple[Listing, Stream] | None:
+        """The whole list of at most so many objects, as the beginning of a watch (KEP-3157).
+
+        None for more objects, and where the server does not do that: it is on by default in
+        Kubernetes 1.32, in 1.34 and later. A list says what is wrong, or waits until it is not.
+        """
+        if not self._streams_lists:
+            return None
+        request = verbs.watch(kind, namespace, labels, "", WATCH_SECONDS, fields, listing=True)
+        try:
+            return self._streamed(request, most, keep)
+        except errors.Invalid:
+            self._streams_lists = False
+        except errors.ClusterError:
+            pass
+        return None
+
+    @collector.paused()
+    def _streamed(
+        self, request: verbs.Request, most: int | None, keep: Callable[[dict[str, Any]], Any]
+    ) -> tuple[Listing, Stream] | None:
+        deadline = self.clock.now() + _LIST_SECONDS
+        stream = self.stream(request, read_timeout=SILENCE_SECONDS)
+        found: dict[tuple[str, str], Any] = {}
+        whole = None
+        try:
+            for event in stream:
+                item = event.get("object") or {}
+                meta = item.get("metadata") or {}
+                key = str(meta.get("namespace") or ""), str(meta.get("name") or "")
+                if event.get("type") == "DELETED":
+                    found.pop(key, None)
+                elif event.get("type") != "BOOKMARK":
+                    found[key] = keep(item)
+                elif (meta.get("annotations") or {}).get(_ALL_SENT) == "true":
+                    version = str(meta.get("resourceVersion") or "")
+                    whole = Listing(list(found.values()), version), stream
+                if whole or len(found) > (most or len(found)) or self.clock.now() > deadline:
+                    break
+        finally:
+            if whole is None:
+                stream.close()
+        return whole
 
     def text(self, request: verbs.Request) -> str:
         """The plain text in the answer, such as a container's log; without retries;

@@ -106,8 +106,14 @@ def watch(
     resource_version: str = "",
     timeout_seconds: int = 290,
     fields: str = "",
+    *,
+    listing: bool = False,
 ) -> Request:
-    """A watch with bookmarks that the server ends after `timeout_seconds`."""
+    """A watch with bookmarks that the server ends after `timeout_seconds`.
+
+    With `listing` it begins with all objects there are, and a bookmark after the last of them
+    (KEP-3157).
+    """
     query = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -115,6 +121,8 @@ def watch(
         "fieldSelector": fields,
     }
     query |= {"resourceVersion": resource_version, "timeoutSeconds": str(timeout_seconds)}
+    if listing:
+        query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
     return _many("watch", kind, namespace, query)
 
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A local copy of all objects of a kind, kept current by a watch.
 
-It costs one list, then one watch per 290 s or lost connection. A server sends a bookmark about once
-a minute, so a longer silence means a dead connection, not a quiet cluster.
+It costs one watch per 290 s or lost connection; where the server cannot begin one with a list, that
+first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 Object = dict[str, Any]
 Key = tuple[str, str]
 
-WATCH_SECONDS = 290
-SILENCE_SECONDS = 75.0
-"""Seconds of silence after which a watch is dead."""
 _JOIN_SECONDS = 0.2
 # After a connection that held this long, the backoff starts anew.
 _LIVED_SECONDS = 10.0
@@ -85,6 +82,7 @@ class Reflector:
         self._on_event = on_event
         self._stopping = self._clock.event()
         self._stream: client.Stream | None = None
+        self._begun: client.Stream | None = None
         self.resource_version = ""
         self._quiet_since = 0.0
         self._refusals = retry.Refusals(self._clock, REFUSED_SECONDS)
@@ -153,21 +151,34 @@ class Reflector:
     def _watch(self) -> None:
         """A list if nothing is known, then one watch."""
         if not self.resource_version:
-            self.take(self._listed())
+            self.take(*self._listed())
+        begun, self._begun = self._begun, None
         if not self._stopping.is_set():
-            self._follow()
+            self._follow(begun or self._opened())
 
-    def _listed(self) -> client.Listing:
+    def _listed(self) -> tuple[client.Listing, client.Stream | None]:
+        if len(self._namespaces) > 1:
+            return self._listed_each(), None
+        listing, begun = self._cluster.begun(
+            self.kind,
+            namespace="".join(self._namespaces),
+            labels=self._labels,
+            fields=self._fields,
+            patience=client.NO_PATIENCE,
+            keep=self._keep,
+        )
+        kept = [obj for obj in listing.items if obj is not None]
+        return client.Listing(kept, listing.resource_version), begun
+
+    def _listed_each(self) -> client.Listing:
         found: list[Any] = []
         version = ""
-        labels = self._labels
-        fields = self._fields
-        for where in self._namespaces or ("",):
+        for where in self._namespaces:
             listing = self._cluster.items(
                 self.kind,
                 namespace=where,
-                labels=labels,
-                fields=fields,
+                labels=self._labels,
+                fields=self._fields,
                 patience=client.NO_PATIENCE,
                 keep=self._keep,
             )
@@ -177,12 +188,15 @@ class Reflector:
             version = version or listing.resource_version
         return client.Listing(found, version)
 
-    def _follow(self) -> None:
-        """One watch, from the last resourceVersion to its end."""
+    def _opened(self) -> client.Stream:
+        """A watch from the last resourceVersion on."""
         version, fields = self.resource_version, self._fields
         where = self._namespaces[0] if len(self._namespaces) == 1 else ""
-        request = verbs.watch(self.kind, where, self._labels, version, WATCH_SECONDS, fields)
-        stream = self._cluster.stream(request, read_timeout=SILENCE_SECONDS)
+        request = verbs.watch(self.kind, where, self._labels, version, client.WATCH_SECONDS, fields)
+        return self._cluster.stream(request, read_timeout=client.SILENCE_SECONDS)
+
+    def _follow(self, stream: client.Stream) -> None:
+        """Takes in what a watch tells, until its end."""
         try:
             with self._wake:
                 if self._stopping.is_set():
@@ -193,10 +207,7 @@ class Reflector:
                 self._quiet_since = self._clock.now()
                 self._wake.notify_all()
             for event in stream:
-                obj = event.get("object") or {}
-                if event.get("type") == "ERROR":
-                    raise errors.from_answer(request, int(obj.get("code") or 500), obj)
-                if not self._see(str(event.get("type")), obj):
+                if not self._see(str(event.get("type")), event.get("object") or {}):
                     return
         finally:
             with self._wake:
@@ -222,13 +233,14 @@ class Reflector:
                 self._wake.notify_all()
         return True
 
-    def take(self, listing: client.Listing) -> None:
-        """Takes in a list of trimmed objects, also before `start`; its differences from what is
-        known become events.
+    def take(self, listing: client.Listing, begun: client.Stream | None = None) -> None:
+        """Takes in a list of trimmed objects, also before `start`, and the watch that goes on with
+        it, if there is one; the list's differences from what is known become events.
         """
         with self._wake:
             if self._stopping.is_set():
                 return
+            self._begun = begun
             fresh = {_key(obj): obj for obj in listing.items}
             for key in [key for key in self.objects if key not in fresh]:
                 self._change("DELETED", self.objects[key])

@@ -128,7 +128,7 @@ def _gathered(
     for name in _watched(asked):
         if name not in found:
             scope = scopes.apart(asked.nodes, among) if name == "pods" else None
-            found |= run_listing.lists(ctx.cluster, (name,), scope, ctx.recent)
+            found |= run_listing.lists(ctx.cluster, (name,), scope, ctx.recent, follows=ctx.follows)
     return snapshots.Snapshot.of(found)
 
 

@@ -29,7 +29,9 @@ def nodes(
         found = run_targeted_reads.by_name(recent.items)
         if found.keys() >= set(wanted):
             return found, len(found)
-    found, whole = run_targeted_reads.nodes_of(ctx.cluster, wanted, ctx.recent)
+    found, whole = run_targeted_reads.nodes_of(
+        ctx.cluster, wanted, ctx.recent, follows="nodes" in ctx.follows
+    )
     if not whole and not found.keys() >= set(wanted):
         found = run_targeted_reads.by_name(ctx.cluster.items(kinds.NODES).items)
         whole = True

@@ -79,6 +79,10 @@ class WaveOptions:
     explain: Explain = _nothing
 
 
+FOLLOWED = ("nodes", "pods", "budgets", "replica_sets", "deployments", "daemon_sets")
+"""What the drain or the gates of a wave watch, once steps before them have listed it."""
+
+
 class Broken(Exception):
     """A step failed as a whole, so the wave goes no further on this way."""
 
@@ -108,7 +112,7 @@ class Steps:
 
     def __init__(self, ctx: run_context.Context, options: WaveOptions) -> None:
         self.locks = run_locks.SharedLocks(ctx)
-        self.ctx = dataclasses.replace(ctx, locks=self.locks)
+        self.ctx = dataclasses.replace(ctx, locks=self.locks, follows=FOLLOWED)
         self.options = options
         before = options.before
         self.answers: dict[str, call_results.Answer] = dict(before.get("answers") or {})

@@ -289,7 +289,7 @@ def test_a_drain_of_a_fenced_node_reads_all_pods() -> None:
             world.log.clear()
             options = DrainOptions(wanted, DrainPolicy(fenced=fenced), timeout=1.0)
             me.run(lambda ctx, options=options: drain(ctx, options), RUN)  # type: ignore[misc]
-            assert reads(world)["list", "pods", ""] == len(fenced)
+            assert reads(world)["watch", "pods", ""] == len(fenced)
 
 
 def zonal(zone: str) -> list[Raw]:

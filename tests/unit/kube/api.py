@@ -32,6 +32,17 @@ Cut = str
 BEFORE: Cut = "before"  # the connection ends with no byte of an answer
 INSIDE: Cut = "inside"  # it ends in the middle of the body
 RESET: Cut = "reset"  # as before, but with a TCP reset
+NO_WATCH_LISTS: dict[str, Any] = {
+    "status": 422,
+    "body": {"kind": "Status", "reason": "Invalid", "message": 'ListOptions.meta.k8s.io "" is invalid', "code": 422},
+    "headers": {},
+    "delay": 0.0,
+    "cut": "",
+    "events": None,
+    "hold": False,
+    "stays": False,
+}
+"""What a watch that is to begin with a list is answered where no step is for it."""
 
 
 @dataclass
@@ -215,11 +226,14 @@ class Api:
 
     def _take(self, call: Call) -> Step | None:
         with self._lock:
-            self.calls.append(call)
             for step in self.steps:
                 if (step.stays or not step.used.is_set()) and step.fits(call):
                     step.used.set()
+                    self.calls.append(call)
                     return step
+            if "sendInitialEvents" in call.query:
+                return Step("GET", call.path, {}, None, **NO_WATCH_LISTS)
+            self.calls.append(call)
             self.strangers.append(call)
             return None
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import (
+    client,
     errors,
     kinds,
     verbs,
@@ -52,6 +54,22 @@ def expect_list(api: Api, *items: dict[str, Any], version: str = "10") -> Step:
 def expect_watch(api: Api, version: str, *events: Any, hold: bool = True, **more: Any) -> Step:
     query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
     return api.expect("GET", PODS, query=query, events=events, hold=hold, **more)
+
+
+def _is_followed(pods: Watched) -> bool:
+    return pods.quiet_for() > 0
+
+
+def expect_begun(api: Api, *events: Any, hold: bool = True) -> Step:
+    query = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+    return api.expect("GET", PODS, query=query, events=events, hold=hold)
+
+
+def all_sent(version: str) -> dict[str, Any]:
+    """The bookmark after the last object of a list."""
+    found = bookmark(version)
+    found["object"]["metadata"]["annotations"] = {"k8s.io/initial-events-end": "true"}
+    return found
 
 
 class Watched(Reflector):
@@ -115,8 +133,64 @@ def test_a_list_and_one_watch_are_all_it_takes(api: Api, cluster: Cluster, watch
         ("ADDED", "c"),
         ("DELETED", "b"),
     ]
-    assert cluster.requests == 2
+    assert cluster.requests == 3
     assert pods.error is None
+
+
+def test_a_watch_that_begins_with_a_list_is_all_it_takes(api: Api, cluster: Cluster, watching: Watching) -> None:
+    watch = expect_begun(
+        api,
+        event("ADDED", pod("a", "5")),
+        event("ADDED", pod("b", "6")),
+        event("ADDED", pod("c", "7")),
+        event("MODIFIED", pod("a", "9")),
+        event("DELETED", pod("b", "10")),
+        bookmark("8"),
+        all_sent("10"),
+    )
+    pods = watching()
+    pods.wait(lambda: pods.synced and pods.quiet_for() > 0)
+    assert pods.told == [("ADDED", "a"), ("ADDED", "c")]
+    assert pods.objects["shop", "a"]["metadata"]["resourceVersion"] == "9"
+    watch.send(event("MODIFIED", pod("c", "11")))
+    pods.wait(lambda: pods.told[2:] == [("MODIFIED", "c")])
+    assert cluster.requests == 1
+    expect_watch(api, "11")
+    watch.finish.set()
+    eventually(lambda: len(api.calls) == 2)
+
+
+def test_a_watch_that_ends_before_its_list_is_whole_is_no_list(api: Api, watching: Watching) -> None:
+    expect_begun(api, event("ADDED", pod("a", "5")), hold=False)
+    expect_list(api, pod("b"))
+    expect_watch(api, "10")
+    pods = watching()
+    pods.wait(lambda: pods.synced and pods.quiet_for() > 0)
+    assert pods.told == [("ADDED", "b")]
+
+
+def test_a_server_that_begins_no_watch_with_a_list_is_asked_once(
+    api: Api, cluster: Cluster, watching: Watching
+) -> None:
+    for requests in (3, 5):
+        expect_list(api)
+        expect_watch(api, "10")
+        pods = watching()
+        eventually(functools.partial(_is_followed, pods))
+        assert cluster.requests == requests
+
+
+def test_a_list_of_more_than_wanted_is_given_up_and_one_of_nobodys_ends(api: Api, cluster: Cluster) -> None:
+    these = [event("ADDED", pod(name, "5")) for name in "abc"]
+    small, large = expect_begun(api, *these, all_sent("6")), expect_begun(api, *these, all_sent("6"))
+    found = cluster.streamed(kinds.PODS, most=3)
+    assert found is not None
+    assert [item["metadata"]["name"] for item in found[0].items] == ["a", "b", "c"]
+    assert cluster.streamed(kinds.PODS, most=2) is None
+    assert large.ended.wait(5)
+    assert not small.ended.is_set()
+    del found
+    assert small.ended.wait(5)
 
 
 def test_what_is_known_as_it_was_later_is_not_undone(api: Api, cluster: Cluster) -> None:
@@ -138,7 +212,7 @@ def test_the_selector_goes_with_both_requests(api: Api, watching: Watching) -> N
     wanted = {"labelSelector": "app=web"}
     path = "/api/v1/namespaces/shop/pods"
     api.expect("GET", path, listing("Pod"), query=wanted, matches=is_list)
-    api.expect("GET", path, query={**wanted, "watch": "true"}, events=[], hold=True)
+    api.expect("GET", path, query={**wanted, "watch": "true", "resourceVersion": "10"}, events=[], hold=True)
     pods = watching(namespaces=["shop"], labels="app=web")
     pods.wait(lambda: pods.quiet_for() > 0)
 
@@ -173,7 +247,7 @@ def test_a_cut_watch_goes_on_where_it_was(api: Api, watching: Watching) -> None:
 
 
 def test_a_silent_watch_counts_as_dead(api: Api, watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "SILENCE_SECONDS", 0.4)
+    monkeypatch.setattr(client, "SILENCE_SECONDS", 0.4)
     expect_list(api)
     expect_watch(api, "10", event("ADDED", pod("a", "12")))
     expect_watch(api, "12", event("ADDED", pod("b", "13")))
@@ -188,7 +262,7 @@ def test_a_state_that_the_server_forgot_is_listed_anew(api: Api, watching: Watch
     gone = RECORDED["watch_expired"]["body"]
     expect_list(api, pod("a"), pod("b"), pod("c"))
     if by_status:
-        api.expect("GET", PODS, gone, query={"watch": "true"}, status=410)
+        api.expect("GET", PODS, gone, query={"watch": "true", "resourceVersion": "10"}, status=410)
     else:
         expect_watch(api, "10", {"type": "ERROR", "object": gone}, hold=False)
     expect_list(api, pod("a"), pod("b", "21"), pod("c", "22", uid="another"), pod("d"), version="30")
@@ -227,7 +301,7 @@ def test_a_permanent_refusal_ends_it_and_wakes(
     api: Api, watching: Watching, name: str, kind: type[Exception], times: int
 ) -> None:
     known = RECORDED[name]
-    api.expect("GET", PODS, known["body"], status=known["status"], times=times)
+    api.expect("GET", PODS, known["body"], status=known["status"], times=times, matches=is_list)
     pods = watching()
     pods.wait(lambda: pods.error is not None)
     assert pods.error.__class__ is kind
@@ -346,7 +420,7 @@ def test_stop_is_prompt_while_the_watch_waits(api: Api, watching: Watching) -> N
 
 
 def test_stop_is_prompt_while_the_list_waits(api: Api, watching: Watching) -> None:
-    api.expect("GET", PODS, listing("Pod", pod("late")), delay=1.0)
+    api.expect("GET", PODS, listing("Pod", pod("late")), delay=1.0, matches=is_list)
     pods = watching()
     eventually(lambda: len(api.calls) == 1)
     began = time.monotonic()

@@ -127,6 +127,16 @@ def invalid(kind: Kind, name: str, field: str, said: str) -> Refused:
     return refused(422, "Invalid", f'{typed} "{name}" is invalid: {field}: {said}', **about, causes=causes)
 
 
+def no_watch_lists() -> Refused:
+    """Before Kubernetes 1.27, and where WatchList is off."""
+    field = "sendInitialEvents"
+    said = f"{field} is forbidden for watch unless the WatchList feature gate is enabled"
+    causes = [{"reason": "FieldValueForbidden", "message": f"Forbidden: {said}", "field": field}]
+    about: Raw = {"group": "meta.k8s.io", "kind": "ListOptions"}
+    message = f'ListOptions.meta.k8s.io "" is invalid: {field}: Forbidden: {said}'
+    return refused(422, "Invalid", message, **about, causes=causes)
+
+
 def terminating(kind: Kind, name: str, namespace: str) -> Refused:
     said = f"namespace {namespace} is being terminated"
     causes = [{"reason": "NamespaceTerminating", "message": said, "field": "metadata.namespace"}]

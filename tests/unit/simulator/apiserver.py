@@ -125,6 +125,7 @@ class ApiServer:
         self.add_ons = frozenset(add_ons)
         self.denied: set[tuple[str, str]] = set()
         self.git_version = "v1.36.3"
+        self.lists_by_watches = True
         self.permitted: set[tuple[str, str, str]] = set()
         self.established_after = 0.5
         self._established: dict[str, float] = {}
@@ -193,6 +194,9 @@ class ApiServer:
         kind = t.cast("Kind", place.kind)
         self._authorise(request, place, kind)
         query = dict(request.query)
+        listing = query.get("sendInitialEvents") == "true"
+        if listing and not self.lists_by_watches:
+            raise answers.no_watch_lists()
         watcher = Watcher(
             kind,
             place.namespace,
@@ -206,14 +210,24 @@ class ApiServer:
             gone = answers.too_old(watcher.version, self.store.compacted)
             watcher.queue.append(encoded({"type": "ERROR", "object": gone.body}) + b"\n")
             return watcher
+        if listing:
+            self._send_all(watcher)
         for event in self.store.since(kind.resource, watcher.version):
             watcher.take(event, self.store)
         self.watchers.append(watcher)
         return watcher
 
-    def bookmark(self, watcher: Watcher) -> bytes:
+    def _send_all(self, watcher: Watcher) -> None:
+        """Begin a watch with what there is (KEP-3157)."""
+        for _key, raw in sorted(self.store.of(watcher.kind.resource).items()):
+            watcher.take(Event("ADDED", watcher.kind.resource, self.store.version, raw, None), self.store)
+        watcher.queue.append(self.bookmark(watcher, {"k8s.io/initial-events-end": "true"}))
+
+    def bookmark(self, watcher: Watcher, annotations: Raw | None = None) -> bytes:
         """The event that only tells how far the watch has come."""
-        meta = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
+        meta: Raw = {"resourceVersion": str(self.store.version), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
         raw = {"kind": watcher.kind.kind, "apiVersion": watcher.kind.api_version, "metadata": meta}
         return encoded({"type": "BOOKMARK", "object": raw}) + b"\n"
 

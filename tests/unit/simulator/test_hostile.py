@@ -232,6 +232,8 @@ def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkey
         answer = json.loads(raw)
         one = answer.get("object") or answer
         kind = str(one.get("kind"))
+        if answer.get("type") == "BOOKMARK":
+            return answer
         if isinstance(one.get("items"), list):
             one["items"] = [hostile.recorded(each, noted, (kind.removesuffix("List"),)) for each in one["items"]]
             return answer
@@ -249,7 +251,7 @@ def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkey
         with World.of(with_jobs) as world:
             make_odd(world, values)
             ran(world, "n1", backend="koordinator")
-    assert len(noted) > 300
+    assert len(noted) > 290
     assert sorted(path for path in noted if not tried(path[0], path[1:])) == []
 
 

@@ -213,7 +213,7 @@ def test_a_quiet_watch_lives_by_its_bookmarks_and_a_cut_or_expired_one_begins_an
     watched = Watched(me)
     world.machine.run_for(280)
     assert watched.reflector.trouble is None
-    assert [sent.request.verb for sent in world.log] == ["list", "watch"]
+    assert [sent.request.verb for sent in world.log] == ["watch"]
     me.faults.when(lambda request: request.verb == "watch", Fault("down", 10.0))
     world.machine.run_for(12)
     world.store.compact()
