@@ -129,7 +129,7 @@ def cordon(ctx: run_context.Context, options: run_node_steps.CordonOptions) -> r
     beside = {name: ctx.recent[name] for name in replacement_conditions.KINDS if name in ctx.recent}
     todo = [task for task in tasks if _needs_lock(ctx, options, task)]
     if todo and not ctx.check:
-        _act(ctx, options, todo)
+        beside |= _act(ctx, options, todo)
     elif todo:
         _predict(ctx, options, todo)
     without = [task for task in tasks if not task.raw or task.outcome in UNRECORDED]
@@ -208,27 +208,26 @@ def _drop_left_locks(
 
 def _act(
     ctx: run_context.Context, options: run_node_steps.CordonOptions, todo: list[run_node_steps.Task]
-) -> None:
+) -> dict[str, run_context.RecentList]:
+    """Brings the nodes to the state, and gives the leases as they were listed under all the locks,
+    if they were.
+    """
     namespace = ""
+    under_locks: dict[str, run_context.RecentList] = {}
     if not all(task.lease for task in todo):
         namespace = run_locks.lease_namespace(ctx, options.lease_namespace)
     for task in todo:
         task.lease = task.lease or f"{namespace}/{names.node_lease_name(task.name)}"
-    for me in dict.fromkeys(task.identity for task in todo if task.identity):
+    everyone = dict.fromkeys(task.identity for task in todo if task.identity)
+    for me in everyone:
         group = [task for task in todo if task.identity == me]
         locks = run_locks.Locks(ctx, me, {task.name: task.lease for task in group})
         given_up: list[str] = []
         try:
-            patient = (
-                ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
-            )
-            for node, why in locks.take(
-                patient=patient, borrowed=not me.nonce, adopt=options.adopt
-            ).items():
-                task = next(x for x in group if x.name == node)
-                task.outcome = outcomes.CordonOutcome.HELD
-                task.wanted = task.record
-                task.message = why
+            alone = len(everyone) == 1 and not any(task.record for task in group)
+            _lock(ctx, options, locks, group, unheld=alone)
+            if alone and locks.listed is not None:
+                under_locks["leases"] = locks.listed
             if options.state == "cordoned" and options.stored:
                 given_up += _refuse_done(ctx, [task for task in group if not task.failed])
             if options.state == "out":
@@ -256,6 +255,30 @@ def _act(
         finally:
             stays = options.lease_duration if options.state in ("out", "cordoned") else None
             locks.leave(stays or run_locks.IDLE, drop=given_up)
+    return under_locks
+
+
+def _lock(
+    ctx: run_context.Context,
+    options: run_node_steps.CordonOptions,
+    locks: run_locks.Locks,
+    group: t.Sequence[run_node_steps.Task],
+    *,
+    unheld: bool,
+) -> None:
+    me = group[0].identity
+    mine = ctx.run is not None and me is not None and ctx.run.id == me.id
+    refused = locks.take(
+        patient=mine and any(task.record for task in group),
+        borrowed=not (me and me.nonce),
+        adopt=options.adopt,
+        unheld=unheld,
+    )
+    for task in group:
+        if task.name in refused:
+            task.outcome = outcomes.CordonOutcome.HELD
+            task.wanted = task.record
+            task.message = refused[task.name]
 
 
 def _write_all(

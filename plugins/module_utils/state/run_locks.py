@@ -23,6 +23,7 @@ import typing as t
 from functools import partial
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
+    index_keys,
     names,
     objects,
     run_context,
@@ -259,6 +260,7 @@ class Locks:
 
     ``leases`` maps a node to ``<namespace>/<name>`` of its lease, ``me`` is in whose name they are
     held. With another ``kind``, these are such objects instead of nodes, by ``<namespace>/<name>``.
+    ``listed`` are the leases of our namespace, if they were listed under all of these locks.
     ``held_before`` says that a step before held all of them when they were to be taken, so that
     whatever this step has read was read under them.
     """
@@ -281,6 +283,7 @@ class Locks:
         self._server = shared.server if shared else run_lock_policy.LockPolicy(ctx)
         self._locks: dict[str, run_node_lock.NodeLock] = {}
         self.held_before = False
+        self.listed: run_context.RecentList | None = None
         if not self._stays:
             self._locks = self._keeper.locks
         for node, place in (leases or {}).items():
@@ -314,7 +317,12 @@ class Locks:
         self._locks[node] = self._keeper.locks[node] = lock
 
     def take(
-        self, *, patient: bool = False, borrowed: bool = False, adopt: bool = False
+        self,
+        *,
+        patient: bool = False,
+        borrowed: bool = False,
+        adopt: bool = False,
+        unheld: bool = False,
     ) -> dict[str, str]:
         """Take every lease; returns the nodes that somebody else holds, each with the reason.
 
@@ -326,16 +334,25 @@ class Locks:
                 belongs to another call.
             adopt: the caller vouches that nobody works on the hosts any more, so a lease that the
                 same run left for the duration of its tasks is taken without waiting for its end.
+            unheld: most likely nobody holds any, so all are created before the leases are listed;
+                the list is then what ``listed`` has.
         """
         self.held_before = self._stays and all(lock.fresh for lock in self._locks.values())
         if self.held_before:
             return {}
         self._keeper.start()
         try:
+            if unheld:
+                _create(self._keeper, self._locks.values())
+            asked = self._locks.values()
+            taken = all(lock.fresh for lock in asked)
+            at = self._ctx.clock.now()
             listed = self._keeper.listed()
             self._know_run(listed)
+            if taken and any(lock.target.namespace == names.NAMESPACE for lock in asked):
+                self.listed = run_context.RecentList(_in_our_namespace(listed), "", at)
             refused = self._keeper.start_heartbeats(listed)
-            untaken = [lock for lock in self._locks.values() if not lock.fresh]
+            untaken = [lock for lock in asked if not lock.fresh]
             wanted = [lock for lock in untaken if lock.node not in refused]
             current = self._keeper.seen_in(listed)
 
@@ -485,6 +502,28 @@ class Locks:
 def _entries(locks: t.Iterable[run_node_lock.NodeLock]) -> dict[str, str]:
     """What the server's fence says of these locks: holder by name of the lease."""
     return {lock.target.name: str(lock.me) for lock in locks}
+
+
+def _create(keeper: LeaseRenewer, locks: t.Iterable[run_node_lock.NodeLock]) -> None:
+    """Create the leases that do not exist. Why one cannot be is found out after a list:
+    who holds it is told by that.
+    """
+    refused = keeper.start_heartbeats({})
+    missing = [lock for lock in locks if lock.node not in refused]
+
+    def create(lock: run_node_lock.NodeLock) -> None:
+        with contextlib.suppress(errors.ClusterError):
+            lock.take(lambda _lease: False, None)
+
+    with keeper.ctx.clock.pool(run_requests.MAX_PARALLEL, "lock") as pool:
+        list(pool.map(create, missing))
+
+
+def _in_our_namespace(
+    listed: t.Mapping[lock_leases.NamespacedName, objects.Raw],
+) -> list[objects.Raw]:
+    ours = [lease for (namespace, _name), lease in listed.items() if namespace == names.NAMESPACE]
+    return list(filter(None, map(index_keys.PARSERS["leases"], ours)))
 
 
 def _taken(
