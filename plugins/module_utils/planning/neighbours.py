@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import node_conditions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import lock_leases
 
 KURED_LOCK = "weave.works/kured-node-lock"
 """Annotation of kured's DaemonSet (kured 1.17, pkg/daemonsetlock, ``--lock-annotation``)."""
@@ -67,7 +68,7 @@ def _leased(snapshot: snapshots.Snapshot, node: objects.Node, now: str) -> list[
     lease = objects.find(snapshot.leases, names.MEDIK8S_NAMESPACE, names.node_lease_name(node.name))
     if lease is None or other_runs.recorded(node) or not other_runs.alive(lease, now):
         return []
-    if (lease["metadata"].get("labels") or {}).get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+    if not lock_leases.is_theirs(lease):
         # Another run of ours, at work or killed just now:
         # whether it lives is found out when the lock is taken.
         return []

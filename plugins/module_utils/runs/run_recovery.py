@@ -357,7 +357,7 @@ def _is_loose(found: _Found, lease: objects.Raw, wanted: str | None) -> bool:
     """Whether it is our lock of a node without a record or of a descheduler,
     or a run's sign of life.
     """
-    if not run_lease.is_ours(lease) or wanted not in (None, run_leases.holder_of(lease)):
+    if lock_leases.is_theirs(lease) or wanted not in (None, run_leases.holder_of(lease)):
         return False
     if _is_lock(lease):
         return _node_of(lease) not in {*found.records, *found.bad}

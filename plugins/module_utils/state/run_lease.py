@@ -85,7 +85,8 @@ def live_runs(ctx: run_context.Context, leases: t.Iterable[objects.Raw]) -> set[
 
 def is_run_lease(lease: objects.Raw) -> bool:
     """Whether it is a run's own lease."""
-    return is_ours(lease) and bool(lease["metadata"]["name"].startswith(names.RUN_PREFIX))
+    ours = not lock_leases.is_theirs(lease)
+    return ours and str(lease["metadata"]["name"]).startswith(names.RUN_PREFIX)
 
 
 def delete(ctx: run_context.Context, run_id: str, nonce: str = "") -> None:
@@ -186,12 +187,6 @@ def _by(lease: objects.Raw, me: run_context.Run) -> bool:
     return holder is not None and holder.nonce == me.nonce and me.id in ("", holder.id)
 
 
-def is_ours(lease: objects.Raw) -> bool:
-    """Whether this collection made it."""
-    labels = lease["metadata"].get("labels") or {}
-    return bool(labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY)
-
-
 def left_locks(
     ctx: run_context.Context, run: run_context.Run, nodes: t.Collection[str], namespace: str
 ) -> list[lock_leases.Seen]:
@@ -211,7 +206,7 @@ def left_locks(
         own = [lease for lease in its if _by(lease, run)]
         others = expired(ctx, [lease for lease in its if lease not in own], over=run.id)
         return [*(lock_leases.Seen.among(lease, leases) for lease in own), *others.values()]
-    ours = [lease for lease in found if is_ours(lease)]
+    ours = [lease for lease in found if not lock_leases.is_theirs(lease)]
     dead = expired(ctx, ours)
     for lease in ours:
         if run_leases.of_tasks(lease) and lock_leases.place_of(lease) not in dead:

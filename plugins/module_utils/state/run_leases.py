@@ -87,7 +87,8 @@ def held_by(what: str, lease: objects.Raw) -> str:
     """
     spec, meta = lease.get("spec") or {}, lease.get("metadata") or {}
     by, since = (meta.get("annotations") or {}).get(names.LOCK_DETAILS), spec.get("acquireTime")
-    text = f"{what} is held by run {holder_of(lease) or 'nobody'}"
+    run = "" if lock_leases.is_theirs(lease) else "run "
+    text = f"{what} is held by {run}{holder_of(lease) or 'nobody'}"
     if by:
         text += f" of {by}"
     if since:
@@ -101,9 +102,8 @@ def held_by(what: str, lease: objects.Raw) -> str:
 
 def of_tasks(lock: objects.Raw) -> bool:
     """Whether it is the lock of a node, left for as long as the tasks of its run may take."""
-    return lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX) and lock_leases.is_left(
-        lock
-    )
+    named = lock["metadata"]["name"].startswith(names.NODE_LEASE_PREFIX)
+    return named and lock_leases.is_left(lock) and not lock_leases.is_theirs(lock)
 
 
 def leases_in(ctx: run_context.Context, namespaces: t.Iterable[str]) -> list[objects.Raw]:

@@ -356,8 +356,10 @@ class Locks:
             wanted = [lock for lock in untaken if lock.node not in refused]
             current = self._keeper.seen_in(listed)
 
+            now = self._ctx.clock.server()
+
             def take(lock: run_node_lock.NodeLock) -> lock_leases.Seen | str | None:
-                return _taken(lock, current.get(lock.node), borrowed=borrowed, adopt=adopt)
+                return _taken(lock, current.get(lock.node), now, borrowed=borrowed, adopt=adopt)
 
             with self._ctx.clock.pool(run_requests.MAX_PARALLEL, "lock") as pool:
                 answers = list(pool.map(take, wanted))
@@ -527,13 +529,22 @@ def _in_our_namespace(
 
 
 def _taken(
-    lock: run_node_lock.NodeLock, seen: lock_leases.Seen | None, *, borrowed: bool, adopt: bool
+    lock: run_node_lock.NodeLock,
+    seen: lock_leases.Seen | None,
+    now: str,
+    *,
+    borrowed: bool,
+    adopt: bool,
 ) -> lock_leases.Seen | str | None:
-    """``None`` if the lock could be taken, else its lease as it is now, or why it cannot be."""
+    """``None`` if the lock could be taken, else its lease as it is now, or why it cannot be;
+    ``now`` is the API server's time.
+    """
 
     def free(lease: objects.Raw) -> bool:
         holder = run_context.Run.parse(lease["spec"].get("holderIdentity"))
         duration = run_node_lock.as_now(lease, seen).duration
+        if lock_leases.has_lapsed(lease, now):
+            return True
         if adopt and duration > IDLE and holder and holder.id == lock.me.id:
             return True
         return holder == lock.me and not (borrowed and duration <= lock_leases.WORKING)

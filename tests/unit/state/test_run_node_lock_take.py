@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 import re
 import typing as t
@@ -103,6 +104,38 @@ def test_a_lock_whose_holder_gave_it_up_is_free(world: World) -> None:
     me, began = world.process("me"), world.machine.now
     assert done(me, locks(me, "r2/n2").take) == {}
     assert world.machine.now == began
+
+
+@pytest.mark.parametrize(
+    ("who", "ago", "taken"),
+    [
+        pytest.param("node-healthcheck", 3700.0, True, id="an operator's, over by its own times"),
+        pytest.param("node-healthcheck", 3630.0, False, id="an operator's, over just now by whatever clock"),
+        pytest.param("node-healthcheck", 60.0, False, id="an operator's"),
+        pytest.param("r2/n1", 3700.0, False, id="a run's: tasks may take longer than planned"),
+    ],
+)
+def test_an_operators_lease_is_over_when_it_says_so(world: World, who: str, ago: float, taken: bool) -> None:
+    world.machine.run_for(4000.0)
+    since = datetime.datetime.fromisoformat(world.process("me").clock.server()) - datetime.timedelta(seconds=ago)
+    spec = {
+        "holderIdentity": who,
+        "leaseDurationSeconds": 3600,
+        "renewTime": since.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    meta: dict[str, t.Any] = {"name": "node-a", "namespace": WHERE}
+    if "/" in who:
+        meta["labels"] = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    world.apply({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec})
+    me = world.process("me")
+    refused = done(me, locks(me, "r1/n1").take)
+    assert refused == ({} if taken else refused)
+    assert lease(world)["holderIdentity"] == ("r1/n1" if taken else who)
+    if not taken:
+        by, again = ("run r2", "maintain_run=r2") if "/" in who else (who, "")
+        assert refused["a"].startswith(f"Node a is held by {by} (Lease {WHERE}/node-a)")
+        assert again in refused["a"]
+        assert ("maintain_run" in refused["a"]) == bool(again), "no run of ours to be resumed"
 
 
 def test_what_a_taker_writes_into_a_lease(world: World) -> None:
