@@ -122,6 +122,21 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
         return _forbidden(ctx, options, error)
 
 
+class _Pauses(t.TypedDict):
+    settle: float
+    notice: float
+    apart: bool
+
+
+def _pauses(options: PlanOptions) -> _Pauses:
+    """What the run's options add to the time of a wave."""
+    return {
+        "settle": options.settle,
+        "notice": options.planned_notice or 0.0,
+        "apart": any(rule.tasks for rule in options.before_pod),
+    }
+
+
 def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
     if options.nodes:
         return tuple(dict.fromkeys(options.nodes))
@@ -198,7 +213,7 @@ def _plan(
                 return _plan(ctx, gathered, wanted, options, given_up, unreplaced_findings)
             found += refused
         fence = run_access.standing(ctx, found)
-    known = {"settle": options.settle, "notice": options.planned_notice or 0.0}
+    known = _pauses(options)
     times = wave_times.wave_times(snapshot, plans, groups, **known, choices=choices, now=now)
     found += wave_times.findings(groups, times, options.timeout)
     blockers = [finding for finding in found if finding.severity == "blocker"]

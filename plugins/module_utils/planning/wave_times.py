@@ -136,10 +136,13 @@ def wave_times(
     *,
     settle: float = 0.0,
     notice: float = 0.0,
+    apart: bool = False,
     choices: drain_policy.DrainPolicy | None = None,
     now: str = "",
 ) -> list[WaveTime]:
     """The forecast of each wave; ending pods are not waited for in it.
+
+    ``apart``: no pod leaves before all surges have taken over, because tasks of hooks run then.
 
     Each wave waits for what Koordinator's object limiter remembers of those before, with ``now``
     (RFC 3339) also of earlier runs.
@@ -149,7 +152,7 @@ def wave_times(
     ways = [_Way(times.at(bound), feed.Pace(snapshot, choices.controller, now)) for bound in BOUNDS]
     found = list[WaveTime]()
     for number, (_nodes, leaving) in enumerate(drain_policy.by_wave(plans, waves), start=1):
-        wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice)
+        wave = _Wave(leaving, _bands(snapshot, leaving), settle, notice, apart)
         parts, *others = [_parts_of(snapshot, wave, way, choices) for way in ways]
         held = _held(snapshot, times, leaving, number)
         expected = ways[0].times
@@ -181,6 +184,7 @@ class _Wave(t.NamedTuple):
     bands: list[Band]
     settle: float
     notice: float
+    apart: bool
 
 
 def together(waves: t.Iterable[WaveTime]) -> list[int]:
@@ -199,7 +203,11 @@ def _parts_of(
     if choices.backend == "auto" and jobs > choices.job_wait:
         bands = _bands(snapshot, [dataclasses.replace(plan, route="evict") for plan in by_job])
         jobs = min(jobs, choices.job_wait + _evictions(times, bands).seconds)
-    moves = _evictions(times, wave.bands, _starts(times, wave))
+    starts = _starts(times, wave)
+    if wave.apart:
+        moves = Parts(steps=0.0, starts=starts).plus(_evictions(times, wave.bands))
+    else:
+        moves = _evictions(times, wave.bands, starts)
     moves = dataclasses.replace(moves, jobs=max(0.0, jobs - moves.seconds))
     parts = Parts(notice=wave.notice).plus(moves)
     way.seconds += _whole(parts)

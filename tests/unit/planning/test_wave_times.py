@@ -17,7 +17,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.migr
     Controller,
     Limiter,
 )
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.routed import planned, web
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.objects import deployment, owned, pod, snapshot
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.routed import planned, wave_seconds, web
 
 WAVES = [("n1",), ("n2",)]
 
@@ -58,3 +59,16 @@ def test_a_drain_by_jobs_that_their_limiter_slows_down_is_told() -> None:
     [one] = wave_times.findings([("n1",)], times, 100.0)
     assert one.object == "node_drain"
     assert "maintain_timeout=31m" in one.remedy
+
+
+def test_where_task_files_run_before_pods_none_leaves_before_all_surges_have_taken_over() -> None:
+    api = [
+        pod(f"api-{number}", on, owned("ReplicaSet", "api"), labels={"app": "api"})
+        for number, on in enumerate(("n1", "n1", "n1", "n2", "n2"))
+    ]
+    both = (deployment("web", 1), deployment("api", 5))
+    seen = snapshot(*both, pods=[pod("web-0", owner=owned("ReplicaSet", "web")), *api])
+    plans = planned(seen)
+    assert {plan.route for plan in plans} == {"surge", "evict"}
+    seconds = [wave_seconds(seen, plans, [("n1",)], apart=apart)[0] for apart in (False, True)]
+    assert seconds[1] - seconds[0] == 10
