@@ -18,7 +18,7 @@ description:
     fails is returned to service at once, or kept out with O(on_failure=keep). V(back) returns the nodes whose work is
     done, through their gates, sets their taints, and keeps the others out of service.
   - Where a playbook has to do something in between (task files of hooks, a machine to be switched off), the call ends early
-    and says what is due, see RV(hooks) and RV(unreachable). The same call with its answer as O(before) then goes on.
+    and says what is due, see RV(hooks) and RV(to_fence). The same call with its answer as O(before) then goes on.
   - A node that fails affects no other node.
 extends_documentation_fragment:
   - kubeops.node_maintenance.auth
@@ -100,7 +100,7 @@ options:
     type: bool
     default: false
   fenced:
-    description: The nodes of RV(unreachable) that were switched off since.
+    description: The nodes of RV(to_fence) that were switched off since.
     type: list
     elements: str
   files:
@@ -172,7 +172,7 @@ hooks:
   returned: when the work could begin
   type: list
   elements: dict
-unreachable:
+to_fence:
   description: The nodes whose machines to switch off before the call is made again.
   returned: when the work could begin
   type: list

@@ -88,22 +88,22 @@ class Broken(Exception):
 
 
 class HostWork(Exception):
-    """The call ends, because something is due on hosts: task files of hooks, or ``unreachable``
-    nodes to be switched off. Meanwhile the locks of the ``nodes`` are to be kept.
+    """The call ends, because something is due on hosts: task files of hooks, or nodes
+    ``to_fence``. Meanwhile the locks of the ``nodes`` are to be kept.
     """
 
     def __init__(
         self,
         nodes: t.Sequence[str],
         hooks: t.Sequence[t.Any] = (),
-        unreachable: t.Sequence[str] = (),
+        to_fence: t.Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.due = {
             "due": True,
             "locked": list(nodes),
             "hooks": list(hooks),
-            "unreachable": list(unreachable),
+            "to_fence": list(to_fence),
         }
 
 

@@ -54,7 +54,7 @@ class _Way(run_steps.Steps):
 
     def ended(self, way: t.Callable[[], None]) -> run_context.Result:
         """Go this way, as far as it goes, and shape the result."""
-        due: dict[str, t.Any] = {"due": False, "locked": [], "hooks": [], "unreachable": []}
+        due: dict[str, t.Any] = {"due": False, "locked": [], "hooks": [], "to_fence": []}
         try:
             way()
         except run_steps.HostWork as work:
@@ -125,13 +125,13 @@ class _Way(run_steps.Steps):
         self.drain("migrate", self.wave.protected)
         if self.ctx.check:
             return
-        unreachable = [
+        to_fence = [
             entry["name"]
             for entry in self.wave.emptied
             if entry["outcome"] == outcomes.DrainOutcome.UNREACHABLE
         ]
-        if self.options.fences and unreachable and self.once("fence"):
-            raise run_steps.HostWork(self.wave.protected, unreachable=unreachable)
+        if self.options.fences and to_fence and self.once("fence"):
+            raise run_steps.HostWork(self.wave.protected, to_fence=to_fence)
         self.drain("fenced", self.options.fenced, fenced=self.options.fenced)
         due = wave.task_files({"nodes": self.wave.emptied}, "after_pod")
         if due and self.once("after_pod"):

@@ -127,3 +127,11 @@ def test_the_action_group_is_the_modules() -> None:
     runtime = Path(__file__).parents[3] / "meta" / "runtime.yml"
     groups = yaml.safe_load(runtime.read_text())["action_groups"]
     assert sorted(groups["node_maintenance"]) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_result_has_what_ansible_takes_for_something_else(name: str) -> None:
+    """A host whose result has `unreachable` is lost to the play, one with `skipped` counts as skipped."""
+    module = importlib.import_module(f"{PLUGINS}.modules.{name}")
+    found = set(yaml.safe_load(module.RETURN) or {})
+    assert not found & {"unreachable", "skipped", "rc", "results", "ansible_facts", "exception", "invocation"}

@@ -190,7 +190,7 @@ def test_a_node_whose_task_file_failed_goes_no_further(engines: Engines) -> None
 def test_unreachable_nodes_are_due_to_be_fenced_once(engines: Engines, fenced: list[str]) -> None:
     engines.failing, engines.outcomes = {"drain": "a"}, {"drain a": "unreachable"}
     out = call("out", fences=True)
-    assert (out["due"], out["unreachable"]) == (True, ["a"])
+    assert (out["due"], out["to_fence"]) == (True, ["a"])
     engines.calls.clear()
     engines.failing, engines.outcomes = {}, {}
     again = call("out", out, fences=True, fenced=fenced)

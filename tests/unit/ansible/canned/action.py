@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
             answer.update(feasible=True, findings=[], pods=[], waves=waves, wave_seconds=[1, 1], left_out=left)
         if module == "maintenance_wave":
             done = [] if failing else names
-            answer.update(ready=done, back=done, stop="", left_out=[], due=False, hooks=[], unreachable=[], answers={})
+            answer.update(ready=done, back=done, stop="", left_out=[], due=False, hooks=[], to_fence=[], answers={})
         if module == "maintenance_state":
             answer.update(traces=[], resumable=None, run="ab12/00000001", msg="Run ab12.")
             answer.update(cluster={"context": "lab", "server": ""})
