@@ -352,7 +352,7 @@ class Transport:
 
 
 class Answer:
-    """A status, headers and an open body. One thread reads `chunks`, any thread may `close`."""
+    """A status, headers and an open body. One thread at a time reads `chunks`, any may `close`."""
 
     def __init__(self, response: Any) -> None:
         self.status: int = response.status
@@ -364,12 +364,10 @@ class Answer:
 
     def chunks(self) -> Iterator[bytes]:
         """The body as it arrives; Lost if it is cut, or silent for the read timeout."""
-        with self._lock:
-            if self._done:
-                return
-            self._reader = threading.get_ident()
+        stream = self._response.stream(_CHUNK_BYTES, decode_content=True)
         try:
-            yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
+            while (chunk := self._next(stream)) is not None:
+                yield chunk
         except (HTTPError, HTTPException, OSError, ValueError, AttributeError) as error:
             # ValueError and AttributeError: another thread has closed it.
             raise exchange.Lost(_words(error)) from error
@@ -378,8 +376,20 @@ class Answer:
                 self._done = True
             self._response.release_conn()
         finally:
-            self._reader = None
             self.close()
+
+    def _next(self, stream: Iterator[bytes]) -> bytes | None:
+        """What arrives next, None at the end. Who waits for it is noted: a list may be read by
+        another thread than the watch that goes on with it.
+        """
+        with self._lock:
+            if self._done:
+                return None
+            self._reader = threading.get_ident()
+        try:
+            return next(stream, None)
+        finally:
+            self._reader = None
 
     def close(self) -> None:
         """Ends the answer; a reader in another thread gets its end or Lost at once."""

@@ -419,6 +419,19 @@ def test_stop_is_prompt_while_the_watch_waits(api: Api, watching: Watching) -> N
     assert watch.ended.wait(2), "the server still holds the connection"
 
 
+def test_stop_is_prompt_where_another_thread_has_read_the_list(api: Api, cluster: Cluster) -> None:
+    expect_begun(api, event("ADDED", pod("a", "5")), all_sent("6"))
+    pods, found = Watched(cluster), cluster.streamed(kinds.PODS)
+    assert found is not None
+    pods.take(*found)
+    pods.start()
+    eventually(functools.partial(_is_followed, pods))
+    time.sleep(0.2)
+    began = time.monotonic()
+    pods.stop()
+    assert time.monotonic() - began < 0.5
+
+
 def test_stop_is_prompt_while_the_list_waits(api: Api, watching: Watching) -> None:
     api.expect("GET", PODS, listing("Pod", pod("late")), delay=1.0, matches=is_list)
     pods = watching()
