@@ -135,7 +135,7 @@ def test_an_operators_lease_is_over_when_it_says_so(world: World, who: str, ago:
         by, again = ("run r2", "maintain_run=r2") if "/" in who else (who, "")
         assert refused["a"].startswith(f"Node a is held by {by} (Lease {WHERE}/node-a)")
         assert again in refused["a"]
-        assert ("maintain_run" in refused["a"]) == bool(again), "no run of ours to be resumed"
+        assert ("recover" in refused["a"]) == bool(again), "no run of ours to be resumed"
 
 
 def test_what_a_taker_writes_into_a_lease(world: World) -> None:
