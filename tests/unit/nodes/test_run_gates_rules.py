@@ -153,7 +153,7 @@ def test_a_soak_asks_for_no_reboot_of_nodes_in_service(world: World, gates: tupl
 
 def test_a_node_that_another_run_holds_is_not_waited_for(world: World) -> None:
     spec = {"holderIdentity": "r2/n2", "leaseDurationSeconds": 3600}
-    meta = {"name": "node-a", "namespace": names.NAMESPACE}
+    meta = {"name": "node-a", "namespace": names.NAMESPACE, "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY}}
     world.apply({"apiVersion": kinds.LEASES.api_version, "kind": "Lease", "metadata": meta, "spec": spec})
     world.set_node_ready("a", "False")
     began = world.machine.now
