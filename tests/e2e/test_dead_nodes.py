@@ -243,7 +243,7 @@ def test_a_node_that_lives_is_not_evacuated_as_dead_whatever_anybody_says(arena:
 
 @pytest.mark.whole
 def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena: Arena, play: Player) -> None:
-    here, there = arena.nodes(2)
+    here, there, _room = arena.nodes(3)
     arena.deployment("web", on=here, pod=staying(None))
     arena.deployment("kept", 2, on=here, pod=staying(None), budget={"minAvailable": 2})
     arena.pod("held", here, staying(None), {"finalizers": ["test.kubeops.io/held"]})
