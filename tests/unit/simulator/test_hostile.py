@@ -244,14 +244,16 @@ def test_each_field_that_is_read_is_tried(saved: Saved, with_jobs: Saved, monkey
     monkeypatch.setattr(sharing.Interner, "part", lambda _share, part, _shape=None: part)
     monkeypatch.setattr(decoding, "fits", lambda _value, _shape: True)  # it looks for each field that has a shape
     usual = [Odd(whose, kind, path, leaf.usual) for whose, kind, path, leaf in fields(*TABLES)]
-    for values in ([], usual):
+    for values, at_once in (([], True), (usual, False)):
         with World.of(saved) as world:
+            world.server.lists_by_watches = at_once
             make_odd(world, values)
             ran(world, "n1", *THEIRS)
         with World.of(with_jobs) as world:
+            world.server.lists_by_watches = at_once
             make_odd(world, values)
             ran(world, "n1", backend="koordinator")
-    assert len(noted) > 290
+    assert len(noted) > 300
     assert sorted(path for path in noted if not tried(path[0], path[1:])) == []
 
 
