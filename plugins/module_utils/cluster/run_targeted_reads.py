@@ -75,13 +75,13 @@ def _page(
     them watches them next.
     """
     at = cluster.clock.now()
-    whole = cluster.streamed(kinds.NODES, most=scopes.PAGE_OF_NODES) if follows else None
-    if whole and recent is not None:
-        listing, begun = whole
-        recent["nodes"] = run_context.RecentList(
-            listing.items, listing.resource_version, at, [begun]
-        )
-        return listing, 0
+    if follows and recent is not None:
+        request = verbs.watch(kinds.NODES, listing=True)
+        if whole := cluster.streamed(request, most=scopes.PAGE_OF_NODES):
+            listing, begun = whole
+            version = listing.resource_version
+            recent["nodes"] = run_context.RecentList(listing.items, version, at, [begun])
+            return listing, 0
     page = cluster.send(verbs.list_page(kinds.NODES, limit=scopes.PAGE_OF_NODES))
     meta = page.get("metadata") or {}
     left = (int(meta.get("remainingItemCount") or 0) or None) if meta.get("continue") else 0

@@ -28,8 +28,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube impo
 _MAX_RESTARTS = 2
 _REFUSED_SECONDS = 30.0
 _LIST_SECONDS = 60.0
-WATCH_SECONDS = 290
-"""Seconds after which the server ends a watch."""
 _ALL_SENT = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the last object of a watch that begins as a list."""
 SILENCE_SECONDS = 75.0
@@ -262,7 +260,8 @@ class Cluster:
         """The whole list as `items` gives it, and the watch that goes on with it, of one request
         if that is possible; else there is no watch.
         """
-        whole = self.streamed(kind, namespace=namespace, labels=labels, fields=fields, keep=keep)
+        request = verbs.watch(kind, namespace, labels, fields=fields, listing=True)
+        whole = self.streamed(request, keep=keep)
         if whole is not None:
             return whole
         listing = self.items(
@@ -272,22 +271,19 @@ class Cluster:
 
     def streamed(
         self,
-        kind: kinds.Kind,
+        request: verbs.Request,
         *,
-        namespace: str = "",
-        labels: str = "",
-        fields: str = "",
         most: int | None = None,
         keep: Callable[[dict[str, Any]], Any] = lambda item: item,
     ) -> tuple[Listing, Stream] | None:
-        """The whole list of at most so many objects, as the beginning of a watch (KEP-3157).
+        """The whole list of at most so many objects, as the beginning of a watch (KEP-3157);
+        `request` is a `verbs.watch` with `listing`.
 
         None for more objects, and where the server does not do that: it is on by default in
         Kubernetes 1.32, in 1.34 and later. A list says what is wrong, or waits until it is not.
         """
         if not self._streams_lists:
             return None
-        request = verbs.watch(kind, namespace, labels, "", WATCH_SECONDS, fields, listing=True)
         try:
             return self._streamed(request, most, keep)
         except errors.Invalid:

@@ -192,7 +192,7 @@ class Reflector:
         """A watch from the last resourceVersion on."""
         version, fields = self.resource_version, self._fields
         where = self._namespaces[0] if len(self._namespaces) == 1 else ""
-        request = verbs.watch(self.kind, where, self._labels, version, client.WATCH_SECONDS, fields)
+        request = verbs.watch(self.kind, where, self._labels, version, fields=fields)
         return self._cluster.stream(request, read_timeout=client.SILENCE_SECONDS)
 
     def _follow(self, stream: client.Stream) -> None:

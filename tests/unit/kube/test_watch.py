@@ -40,6 +40,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.kube.api import (
 )
 
 PODS = "/api/v1/pods"
+BEGUN = verbs.watch(kinds.PODS, listing=True)
 Told = list[tuple[str, str]]
 
 
@@ -183,10 +184,10 @@ def test_a_server_that_begins_no_watch_with_a_list_is_asked_once(
 def test_a_list_of_more_than_wanted_is_given_up_and_one_of_nobodys_ends(api: Api, cluster: Cluster) -> None:
     these = [event("ADDED", pod(name, "5")) for name in "abc"]
     small, large = expect_begun(api, *these, all_sent("6")), expect_begun(api, *these, all_sent("6"))
-    found = cluster.streamed(kinds.PODS, most=3)
+    found = cluster.streamed(BEGUN, most=3)
     assert found is not None
     assert [item["metadata"]["name"] for item in found[0].items] == ["a", "b", "c"]
-    assert cluster.streamed(kinds.PODS, most=2) is None
+    assert cluster.streamed(BEGUN, most=2) is None
     assert large.ended.wait(5)
     assert not small.ended.is_set()
     del found
@@ -421,7 +422,7 @@ def test_stop_is_prompt_while_the_watch_waits(api: Api, watching: Watching) -> N
 
 def test_stop_is_prompt_where_another_thread_has_read_the_list(api: Api, cluster: Cluster) -> None:
     expect_begun(api, event("ADDED", pod("a", "5")), all_sent("6"))
-    pods, found = Watched(cluster), cluster.streamed(kinds.PODS)
+    pods, found = Watched(cluster), cluster.streamed(BEGUN)
     assert found is not None
     pods.take(*found)
     pods.start()
