@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
-    decoding,
     objects,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
@@ -95,13 +94,10 @@ def alive(lease: objects.Raw | None, now: str, leases: t.Iterable[objects.Raw] =
     """
     if lease is not None and any(lock_leases.heartbeat_of(lease)):
         lease = lock_leases.Seen.among(lease, leases).heartbeat
-    spec: objects.Raw = (lease or {}).get("spec") or {}
-    renewed = decoding.moment(spec.get("renewTime", ""))
-    seconds = spec.get("leaseDurationSeconds") or 0
-    today = decoding.moment(now)
-    if not spec.get("holderIdentity") or renewed is None or today is None:
+    if lease is None or not (lease.get("spec") or {}).get("holderIdentity"):
         return False
-    return (today - renewed).total_seconds() < seconds
+    seconds = lock_leases.since_renewal(lease, now)
+    return seconds is not None and seconds < lock_leases.duration_of(lease)
 
 
 def _finding(

@@ -78,10 +78,7 @@ def _leased(snapshot: snapshots.Snapshot, node: objects.Node, now: str) -> list[
         f"{spec.get('acquireTime') or spec['renewTime']} (lease "
         f"{names.MEDIK8S_NAMESPACE}/{names.node_lease_name(node.name)})."
     )
-    remedy = (
-        "Wait until that maintenance or remediation ends: `kubectl get "
-        "nodemaintenances,nodehealthchecks`."
-    )
+    remedy = lock_leases.THEIR_REMEDY
     return [reasons.Finding.of_node(node.name, "leased", message, remedy)]
 
 

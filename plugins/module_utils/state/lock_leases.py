@@ -26,6 +26,12 @@ IDLE = 60
 """Seconds a lease lasts between two calls of one run."""
 
 
+THEIR_REMEDY = (
+    "Wait until that maintenance or remediation ends: "
+    "`kubectl get nodemaintenances,nodehealthchecks`."
+)
+"""Of a node that an operator of Medik8s holds."""
+
 NamespacedName = tuple[str, str]
 """Namespace and name of a lease."""
 
@@ -66,18 +72,23 @@ def is_theirs(lease: objects.Raw) -> bool:
     return not ours and names.LOCK_DETAILS not in (meta.get("annotations") or {})
 
 
+def since_renewal(lease: objects.Raw, now: str) -> float | None:
+    """Seconds since the lease was renewed, by its own text; ``now`` is the API server's time.
+    ``None`` where one of the two is no time.
+    """
+    renewed = decoding.moment((lease.get("spec") or {}).get("renewTime"))
+    today = decoding.moment(now)
+    return (today - renewed).total_seconds() if renewed and today else None
+
+
 def has_lapsed(lease: objects.Raw, now: str) -> bool:
-    """Whether somebody else's lease is over by its own times, and has been for ``IDLE`` seconds;
-    ``now`` is the API server's time.
+    """Whether somebody else's lease is over by its own times, and has been for ``IDLE`` seconds.
 
     Operators of Medik8s judge each other's leases so (``isValidLease`` of its common library); one
     that was removed leaves them behind.
     """
-    spec = lease.get("spec") or {}
-    renewed, today = decoding.moment(spec.get("renewTime")), decoding.moment(now)
-    if renewed is None or today is None or not is_theirs(lease):
-        return False
-    return (today - renewed).total_seconds() > duration_of(lease) + IDLE
+    seconds = since_renewal(lease, now)
+    return is_theirs(lease) and seconds is not None and seconds > duration_of(lease) + IDLE
 
 
 def is_heartbeat(lease: objects.Raw) -> bool:

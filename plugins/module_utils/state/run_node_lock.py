@@ -308,8 +308,6 @@ LOOK_EVERY_SECONDS = 1.0
 """Seconds between two lists of leases that are watched."""
 HELD_REMEDY = "Wait until it ends, or inspect it with the recover playbook."
 """Of a node that another run holds."""
-THEIR_REMEDY = "Wait until it gives the node back: `kubectl get nodemaintenances,nodehealthchecks`."
-"""Of a node that an operator of Medik8s holds."""
 
 
 # One state machine for each lock: a turn of the loop is a look at all of them.
@@ -361,7 +359,7 @@ def wait_for_expiry(  # noqa: C901
                 refused[node] = run_leases.held_by(locks[node].what, seen.lease)
                 if locks[node].kind == "Node":
                     theirs = lock_leases.is_theirs(seen.lease)
-                    refused[node] += f". {THEIR_REMEDY if theirs else HELD_REMEDY}"
+                    refused[node] += f". {lock_leases.THEIR_REMEDY if theirs else HELD_REMEDY}"
                 del waiting[node]
         if not waiting:
             return refused
