@@ -225,7 +225,7 @@ def _act(
         given_up: list[str] = []
         try:
             alone = len(everyone) == 1 and not any(task.record for task in group)
-            _lock(ctx, options, locks, group, unheld=alone)
+            _lock(ctx, options, locks, me, group, unheld=alone)
             if alone and locks.listed is not None:
                 under_locks["leases"] = locks.listed
             if options.state == "cordoned" and options.stored:
@@ -262,18 +262,14 @@ def _lock(
     ctx: run_context.Context,
     options: run_node_steps.CordonOptions,
     locks: run_locks.Locks,
+    me: run_context.Run,
     group: t.Sequence[run_node_steps.Task],
     *,
     unheld: bool,
 ) -> None:
-    me = group[0].identity
-    mine = ctx.run is not None and me is not None and ctx.run.id == me.id
-    refused = locks.take(
-        patient=mine and any(task.record for task in group),
-        borrowed=not (me and me.nonce),
-        adopt=options.adopt,
-        unheld=unheld,
-    )
+    """Take the locks of one run's nodes; what others hold is HELD."""
+    patient = ctx.run is not None and ctx.run.id == me.id and any(task.record for task in group)
+    refused = locks.take(patient=patient, borrowed=not me.nonce, adopt=options.adopt, unheld=unheld)
     for task in group:
         if task.name in refused:
             task.outcome = outcomes.CordonOutcome.HELD

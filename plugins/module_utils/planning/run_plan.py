@@ -104,6 +104,11 @@ class PlanOptions:
     before_pod: tuple[hook_definitions.Rule, ...] = ()
     announce_events: bool = False
 
+    @property
+    def has_task_files(self) -> bool:
+        """Whether task files of hooks run before pods leave."""
+        return any(rule.tasks for rule in self.before_pod)
+
 
 def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Result:
     """The plan.
@@ -120,21 +125,6 @@ def make_plan(ctx: run_context.Context, options: PlanOptions) -> run_context.Res
             return _plan(ctx, _gather(ctx, nodes, present, options.choices), wanted, options)
     except errors.Forbidden as error:
         return _forbidden(ctx, options, error)
-
-
-class _Pauses(t.TypedDict):
-    settle: float
-    notice: float
-    apart: bool
-
-
-def _pauses(options: PlanOptions) -> _Pauses:
-    """What the run's options add to the time of a wave."""
-    return {
-        "settle": options.settle,
-        "notice": options.planned_notice or 0.0,
-        "apart": any(rule.tasks for rule in options.before_pod),
-    }
 
 
 def _wanted(nodes: snapshots.Snapshot, options: PlanOptions) -> tuple[str, ...]:
@@ -213,8 +203,10 @@ def _plan(
                 return _plan(ctx, gathered, wanted, options, given_up, unreplaced_findings)
             found += refused
         fence = run_access.standing(ctx, found)
-    known = _pauses(options)
-    times = wave_times.wave_times(snapshot, plans, groups, **known, choices=choices, now=now)
+    known = {"settle": options.settle, "notice": options.planned_notice or 0.0}
+    times = wave_times.wave_times(
+        snapshot, plans, groups, **known, apart=options.has_task_files, choices=choices, now=now
+    )
     found += wave_times.findings(groups, times, options.timeout)
     blockers = [finding for finding in found if finding.severity == "blocker"]
     pace = queues.Times(snapshot, choices.load_balancer_wait)
