@@ -9,7 +9,6 @@ import typing as t
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks import (
     summary_hosts,
     summary_lines,
-    summary_return,
     summary_run,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.rehearsal import (
@@ -38,8 +37,8 @@ options:
   of:
     description: What to summarize.
     type: str
-    choices: [cut, plan, traces, reach, reboot, choice, start, run, release, recovery, hooks, failed_task,
-      announced, rehearsal_input, rehearsal_run, rehearsal, comparison]
+    choices: [cut, plan, traces, reach, reboot, choice, start, run, recovery, hooks, failed_task, announced,
+      rehearsal_input, rehearsal_run, rehearsal, comparison]
     required: true
   known:
     description: What else the playbook knows, by the names that the summary uses for it.
@@ -67,8 +66,7 @@ SUMMARIES: dict[str, t.Callable[..., dict[str, t.Any]]] = {
     "choice": summary_hosts.choice,
     "start": summary_run.start,
     "run": summary_run.run,
-    "release": summary_return.release,
-    "recovery": summary_return.recovery,
+    "recovery": summary_lines.recovery,
     "hooks": summary_hosts.hooked,
     "failed_task": summary_hosts.failed_task,
     "announced": summary_lines.announced,

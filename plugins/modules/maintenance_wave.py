@@ -17,6 +17,8 @@ description:
   - V(out) cordons the nodes, prepares their pods, drains the nodes and keeps their locks for the work. A node that
     fails is returned to service at once, or kept out with O(on_failure=keep). V(back) returns the nodes whose work is
     done, through their gates, sets their taints, and keeps the others out of service.
+  - V(released) does the latter with nodes that earlier runs left out of service, as the playbooks C(release) and
+    C(recover) do.
   - Where a playbook has to do something in between (task files of hooks, a machine to be switched off), the call ends early
     and says what is due, see RV(hooks) and RV(to_fence). The same call with its answer as O(before) then goes on.
   - A node that fails affects no other node.
@@ -24,12 +26,17 @@ extends_documentation_fragment:
   - kubeops.node_maintenance.auth
   - kubeops.node_maintenance.attributes
   - kubeops.node_maintenance.nodes
-  - kubeops.node_maintenance.nodes.run
 options:
   state:
-    description: Which of the two calls it is.
+    description: Which call it is. Check mode asks no gates with V(released).
     type: str
-    choices: [out, back]
+    choices: [out, back, released]
+    required: true
+  run:
+    description:
+      - The run, as RV(kubeops.node_maintenance.maintenance_state#module:run) has it. With O(state=released) it may be
+        C(/<nonce>) for the runs in the nodes' records, which are told that their nodes are back.
+    type: str
     required: true
   goal:
     description: With V(evacuated), O(state=back) leaves the nodes out of service.
@@ -91,8 +98,8 @@ options:
     type: dict
   adopt:
     description:
-      - Whether O(state=out) takes over nodes where another run's tasks may still be running. Set this only if you know that
-        they are not.
+      - Whether O(state=out) and O(state=released) take over nodes where another run's tasks may still be running. Set this
+        only if you know that they are not.
     type: bool
     default: false
   fences:

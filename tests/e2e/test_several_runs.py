@@ -87,7 +87,7 @@ def test_a_release_leaves_a_node_alone_on_which_another_runs_tasks_are(
             assert record["since"][:16] in refused.words
             assert f"-e maintain_run={record['run']}" in refused.words
             assert f"recover -e recover_run={record['run']}" in refused.words
-        assert "Run release again" not in released.words
+        assert "To return the node to service" not in released.words
         done.touch()
         run = first.wait()
         assert run.ok, run.text

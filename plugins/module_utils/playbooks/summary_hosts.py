@@ -157,14 +157,13 @@ def choice(
 
 
 def hooked(
-    answers: call_results.Answers, hook: call_results.Answer | None = None, wrong: str = ""
+    answers: call_results.Answers, *, hook: call_results.Answer, wrong: str = ""
 ) -> dict[str, t.Any]:
-    """The result ``so_far`` with what the other answers add: nodes that failed, and progress.
-
-    With a ``hook`` these are about its task file alone, which failed if ``wrong`` says why.
+    """The result ``so_far`` with what the other answers add, which are about the task file of this
+    hook: progress, and its node, which failed if ``wrong`` says why.
     """
-    failed = call_results.failed(*([answers["so_far"]] if hook else answers.values()))
-    if hook and wrong:
+    failed = call_results.failed(answers["so_far"])
+    if wrong:
         about = f"Node {hook['node']}"
         if hook.get("uid"):
             about = f"Pod {hook['namespace']}/{hook['name']}"

@@ -8,7 +8,10 @@ from __future__ import annotations
 import datetime
 import typing as t
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import commands
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    outcomes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     arguments_window,
 )
@@ -149,6 +152,37 @@ def _trace(trace: call_results.Entry) -> str:
 
 
 # What the playbooks announce: when a maintenance takes place, and where its webhook is.
+
+
+def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, list[str]]:
+    """What came of a ``recover`` so far: of undoing what was left (``recovered``, ``again``), and
+    of returning through their gates the nodes that need it (``released``).
+
+    * ``to_verify``: these nodes;
+    * ``did``: the actions and the results for the nodes, as sentences, ``wrong``:
+      the parts of the last message.
+    """
+    recovered, released, again = (answers[call] for call in ("recovered", "released", "again"))
+    entries = call_results.entries(recovered)
+    wanted = outcomes.StateOutcome.TO_VERIFY
+    to_verify = [each["name"] for each in entries if each.get("outcome") == wanted]
+    told = [each for each in entries if check or each["name"] not in to_verify]
+    told += call_results.entries(released)
+    # They died, or were deleted, meanwhile.
+    absent = (outcomes.CordonOutcome.STILL_DEAD, outcomes.CordonOutcome.GONE)
+    returning = call_results.entries(released.get("answers", {}).get("returning", {}))
+    excused = [each["name"] for each in returning if each["outcome"] in absent]
+    failed = call_results.failed(released)
+    wrong = [each["message"] for each in failed if each["name"] not in excused]
+    steps = [recovered, *released.get("steps", ()), again]
+    return {
+        "to_verify": to_verify,
+        "did": [
+            *(action for step in steps for action in step.get("actions") or ()),
+            *(each["message"] for each in told),
+        ],
+        "wrong": call_results.unique([recovered.get("msg", ""), again.get("msg", ""), *wrong]),
+    }
 
 
 def announced(

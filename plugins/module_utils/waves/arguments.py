@@ -69,6 +69,11 @@ STEPS: t.Mapping[str, _Step] = {
 }
 
 
+WAYS: t.Mapping[str, run_steps.Engine] = {
+    "out": run_wave.take_out,
+    "back": run_wave.bring_back,
+    "released": run_wave.release,
+}
 LACKING: t.Mapping[run_steps.Engine, specs.Lacking | None] = {
     run_cordon.cordon: arguments_cordon.SPEC.lacking,
     run_guard.guard: surge.SPEC.lacking,
@@ -93,6 +98,7 @@ def _prepared(params: specs.Params) -> specs.Params:
         **{name: params[name] for name in (*kept, "lease_duration")},
         **rules,
         "evacuates": params["goal"] == "evacuated",
+        "releases": params["state"] == "released",
         "plan": plan,
         "cordon": _options("cordon", params, stored=True, adopt=params["adopt"]),
         "guard": _options("protect", params),
@@ -143,8 +149,7 @@ def _engine(ctx: run_context.Context, params: specs.Params) -> run_context.Resul
             calls.name_lacking(ctx, result, functools.partial(lacking, nodes=nodes, within=within))
 
     options = specs.from_params(run_steps.WaveOptions, {**params, "explain": explain})
-    done = run_wave.take_out if state == "out" else run_wave.bring_back
-    result = done(ctx, options)
+    result = WAYS[state](ctx, options)
     # The details of the calls before stay where they are.
     result.data[details.KEY] = list(options.before.get(details.KEY) or ())
     result.data["steps"] = [*(options.before.get("steps") or ()), *result.data["steps"]]
@@ -154,8 +159,9 @@ def _engine(ctx: run_context.Context, params: specs.Params) -> run_context.Resul
 SPEC = specs.ClusterModuleSpec(
     name="maintenance_wave",
     options={
-        "state": {"type": "str", "choices": ["out", "back"], "required": True},
+        "state": {"type": "str", "choices": list(WAYS), "required": True},
         **specs.NODES,
+        "run": {"type": "str", "required": True},
         "goal": {"type": "str", "choices": ["maintained", "evacuated"], "default": "maintained"},
         **{name: {"type": "dict"} for name in STEPS},
         "before_node": {"type": "list", "elements": "dict"},

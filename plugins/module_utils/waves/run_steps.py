@@ -47,6 +47,7 @@ class WaveOptions:
 
     The options of a step have all of the wave's nodes; the step is for those that came so far.
     ``plan`` checks that the wave still fits; ``None`` for a wave that was planned just now.
+    ``releases``: earlier runs left the nodes out of service, and this call has no other before it.
     ``has_work``: tasks follow on the hosts, for ``tasks_timeout`` at most. ``fences``: nodes whose
     kubelets do not respond are due to be switched off, ``fenced`` are those that were since.
     ``before`` has the answers of earlier calls for this wave, ``told`` their results in full,
@@ -65,6 +66,7 @@ class WaveOptions:
     after_node: tuple[hook_definitions.Rule, ...] = ()
     on_failure: str = "auto"
     evacuates: bool = False
+    releases: bool = False
     has_work: bool = False
     tasks_timeout: float | None = None
     fences: bool = False
@@ -132,6 +134,7 @@ class Steps:
             nodes=options.nodes,
             has_work=options.has_work,
             evacuates=options.evacuates,
+            releases=options.releases,
             on_failure=options.on_failure,
             check=self.ctx.check,
             run=str(self.ctx.run or ""),
@@ -144,10 +147,12 @@ class Steps:
     def cordon(
         self, name: str, state: run_node_steps.State, nodes: t.Sequence[str], *, breaks: bool = True
     ) -> None:
-        """A step of the nodes; only those on the way out have options."""
+        """A step of the nodes; few of those on the way back have options."""
         options = run_node_steps.CordonOptions(state, tuple(nodes))
         if state == "cordoned":
             options = dataclasses.replace(self.options.cordon, nodes=tuple(nodes))
+        elif state == "returning":
+            options = dataclasses.replace(options, adopt=self.options.cordon.adopt)
         elif state == "out":
             seconds, rules = self.options.tasks_timeout, self.options.cordon.rules
             options = dataclasses.replace(options, lease_duration=seconds, rules=rules)

@@ -49,6 +49,16 @@ def bring_back(ctx: run_context.Context, options: run_steps.WaveOptions) -> run_
     return steps.ended(steps.back)
 
 
+def release(ctx: run_context.Context, options: run_steps.WaveOptions) -> run_context.Result:
+    """Return nodes that earlier runs left out of service, through their gates as ``bring_back``.
+
+    A caller with a nonce alone does so for the runs in the nodes' records, and these are told.
+    Check mode asks no gates. Called again as ``take_out`` is.
+    """
+    steps = _Way(ctx, options)
+    return steps.ended(steps.release)
+
+
 class _Way(run_steps.Steps):
     """The order of the steps."""
 
@@ -163,22 +173,33 @@ class _Way(run_steps.Steps):
     def back(self) -> None:
         self.cordon("parked", "parked", self.wave.unfinished, breaks=False)
         self.restore("over_guards", self.wave.over, breaks=False)
+        self._return(self._back)
+        self._note_end()
+
+    def release(self) -> None:
+        self._return(self._give_back if self.ctx.check else self._back)
+
+    def _return(self, way: t.Callable[[], None]) -> None:
         try:
-            self._back()
+            way()
         except run_steps.Broken as broken:
             self.broken_late = str(broken)
             self.cordon("parked_late", "parked", self.wave.not_back, breaks=False)
-        self._note_end()
 
     def _back(self) -> None:
-        options = self.options
         self.cordon("returning", "returning", self.wave.returning)
         self._gates()
         self.node_hooks("after_node", self.wave.released)
         self.cordon("parked_held", "parked", self.wave.held)
-        self.note("noted", self.wave.finished)
-        for other in self.wave.others:
-            self.note(f"noted {other['run']}", other["nodes"], other["run"])
+        run_id, _nonce = self.ctx.caller
+        if not (self.options.releases and run_id):
+            self.note("noted", self.wave.finished)
+        for run, nodes in wave.others(self.wave).items():
+            self.note(f"noted {run}", nodes, run)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        options = self.options
         if options.taint and self.wave.released:
             taint = dataclasses.replace(options.taint, nodes=tuple(self.wave.released))
             self.step("taint", run_taint.taint, taint)

@@ -9,7 +9,10 @@ import functools
 import typing as t
 from dataclasses import dataclass
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import outcomes
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import (
+    commands,
+    outcomes,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves import call_results
 
 ABOUT_NODES = (
@@ -46,7 +49,8 @@ class Wave:
     message, not_rebooted}; the outcome is waiting, done or failed. ``broken`` is the error of a
     step that ended the way out of service for all of the wave, ``broken_late`` of one on the way
     back. ``run`` is the run with its nonce, ``runs`` are the runs that had left nodes
-    out of service before, by node.
+    out of service before, by node. ``releases``: the nodes are those that earlier runs left out of
+    service, and return without a way out before.
     """
 
     answers: call_results.Answers
@@ -58,6 +62,7 @@ class Wave:
     run: str
     runs: t.Mapping[str, str]
     works: t.Mapping[str, t.Mapping[str, t.Any]]
+    releases: bool = False
     broken: str = ""
     broken_late: str = ""
 
@@ -171,6 +176,8 @@ class Wave:
     @functools.cached_property
     def returning(self) -> list[str]:
         """The nodes that return: those whose work is done, or failed without keeping them out."""
+        if self.releases:
+            return list(self.nodes)
         if self.evacuates:
             return []
         done = self.worked("done") if self.has_work else self.ready
@@ -203,28 +210,16 @@ class Wave:
         ]
 
     @functools.cached_property
-    def others(self) -> list[dict[str, t.Any]]:
-        """The other runs that had left nodes out of service which are back now,
-        each with these nodes.
-        """
-        verified = set(self.verified)
-        nodes: dict[str, list[str]] = {}
-        for node in self.nodes:
-            if node in verified and self.runs.get(node, "") not in ("", self.run.partition("/")[0]):
-                nodes.setdefault(self.runs[node], []).append(node)
-        return [{"run": run, "nodes": found} for run, found in nodes.items()]
-
-    @functools.cached_property
     def done(self) -> list[str]:
         """The nodes that are where they should be."""
         if self.stop:
             return []
-        if self.check:
+        if self.check and not self.releases:
             return self.drained
         if self.evacuates:
             parked = set(self.passed("parked"))
             return [node for node in self.drained if node in parked]
-        verified = set(self.passed("verify"))
+        verified = set(self.returning if self.check else self.passed("verify"))
         # In service, but something is left that protected the node's pods:
         # the same command removes that.
         guarded = call_results.names(call_results.failed(*self.of("guards")))
@@ -261,7 +256,9 @@ class Wave:
 
     @functools.cached_property
     def through(self) -> list[str]:
-        """The nodes that the gates do not keep out."""
+        """The nodes that the gates, which check mode does not ask, do not keep out."""
+        if self.check:
+            return self.returning
         return self.passed("returning" if self.on_failure == "release" else "verify")
 
     @functools.cached_property
@@ -296,6 +293,16 @@ class Wave:
         return call_results.without(self.returning, self.uncordoned)
 
 
+def others(wave: Wave) -> dict[str, list[str]]:
+    """The other runs that had left nodes out of service which are back now, with these nodes."""
+    found: dict[str, list[str]] = {}
+    for node in wave.verified:
+        run = wave.runs.get(node, "")
+        if run not in ("", wave.run.partition("/")[0]):
+            found.setdefault(run, []).append(node)
+    return found
+
+
 def _failure(wave: Wave, node: str, message: str) -> dict[str, t.Any]:
     worked = node in wave.failed_work
     lost = f"The connection to host {node} was lost while your tasks ran."
@@ -306,14 +313,25 @@ def _failure(wave: Wave, node: str, message: str) -> dict[str, t.Any]:
         lost if node in wave.ready and not wave.evacuates else "",
     )
     kept = node in wave.ready or (wave.on_failure == "keep" and node in wave.cordoned)
+    kept = kept or wave.releases
     not_back = _not_given_back(wave).get(node, "")
     if not_back not in why:
         why = f"{call_results.ended(why)} It could not be returned to service: {not_back}"
     stays = (kept or not_back) and node not in (*wave.uncordoned, *wave.over) and not wave.check
     outcome = outcomes.PlaybookOutcome.FAILED_TASKS if worked else outcomes.PlaybookOutcome.FAILED
+    if stays and wave.releases:
+        # The message about a node of another run says how to take it over.
+        remedy = "" if node in _of_others(wave) else _release(node)
+        return call_results.failure(node, why, remedy, outcome)
     if stays:
         return kept_out(node, why, outcome)
     return call_results.failure(node, why, None, outcome)
+
+
+def _of_others(wave: Wave) -> set[str]:
+    """The nodes that other runs hold or have taken over."""
+    entries = call_results.entries(*wave.of(*ABOUT_NODES))
+    return {each["name"] for each in entries if each.get("outcome") in call_results.OF_OTHERS}
 
 
 def _not_given_back(wave: Wave) -> dict[str, str]:
@@ -338,11 +356,12 @@ def kept_out(
     node: str, why: str, outcome: outcomes.Outcome = outcomes.PlaybookOutcome.FAILED
 ) -> dict[str, t.Any]:
     """The entry about a node that stays out of service, and what to do."""
-    remedy = (
-        "To continue, run the same command again. To return the node to service: "
-        f"ansible-playbook kubeops.node_maintenance.release -e maintain_nodes={node}"
-    )
+    remedy = f"To continue, run the same command again. {_release(node)}"
     return call_results.failure(node, why, remedy, outcome)
+
+
+def _release(node: str) -> str:
+    return f"To return the node to service: {commands.release([node])}"
 
 
 def task_files(answer: call_results.Answer, hook: str) -> list[call_results.Entry]:

@@ -94,7 +94,7 @@ def test_the_variables_of_the_playbooks_are_private_by_their_names() -> None:
     files += [*(HERE / "playbooks/plays").glob("*.yml")]
     files += [path for path in (HERE / "playbooks/tasks").glob("*.yml") if not path.name.startswith("demo_")]
     given = {name for path in files for name in variables(yaml.safe_load(path.read_text(encoding="utf-8")))}
-    assert {"_maintain_input", "_maintain_out", "taint_nodes"} <= given
+    assert {"_maintain_input", "_maintain_out", "migrate_run"} <= given
     assert [name for name in given if not name.startswith("_maintain_") and not OF_OTHERS.fullmatch(name)] == []
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What release, recover and plan say."""
+"""What recover and plan say."""
 
 from __future__ import annotations
 
@@ -20,58 +20,9 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.playbooks.summed im
     trace,
 )
 
-NOTHING: dict[str, dict[str, Any]] = {
-    word: {} for word in ("returning", "verify", "verify_parked", "taint", "guards", "uncordon", "parked")
-}
-OUT = {"nodes": [{"name": "a", "record": {"run": "ab12"}}, {"name": "b", "record": {"run": "ab12"}}, {"name": "c"}]}
-
-
-def release(answers: dict[str, Any], *, check: bool = False, broken: str = "") -> dict[str, Any]:
-    return dict(SUMMED({**NOTHING, "plan": OUT, **answers}, "release", {"check": check, "broken": broken}))
-
-
-def test_a_release_knows_what_is_out() -> None:
-    found = release({})
-    assert (found["out"], found["in_service"]) == (["a", "b"], ["c"])
-    assert found["at_goal"] == [{"name": "c", "outcome": "at_goal"}]
-    assert found["ready"] == []
-    assert release({}, check=True)["ready"] == ["a", "b"]
-
-
-def test_a_release_of_nodes_that_came_back() -> None:
-    both = {"nodes": [entry("a"), entry("b")]}
-    found = release({"returning": both, "verify": both, "uncordon": both})
-    assert (found["give_back"], found["not_back"], found["failed"]) == (["a", "b"], [], [])
-
-
-def test_a_node_that_is_not_back_says_why_and_what_to_do() -> None:
-    half = {"nodes": [entry("a"), entry("b", failed=True, message="Not ready")]}
-    found = release(
-        {"returning": {"nodes": [entry("a"), entry("b")]}, "verify": half, "uncordon": {"nodes": [entry("a")]}}
-    )
-    assert (found["verified"], found["not_back"]) == (["a"], ["b"])
-    assert [each["message"] for each in found["failed"]] == [
-        "Not ready. Node b stays out of service. Run release again."
-    ]
-
-
-def test_a_node_that_cannot_be_tainted_is_not_released() -> None:
-    both = {"nodes": [entry("a"), entry("b")]}
-    found = release({"verify": both, "taint": {"nodes": [entry("a"), entry("b", failed=True, message="Refused.")]}})
-    assert (found["untainted"], found["give_back"]) == (["b"], ["a"])
-
-
-def test_what_is_somebody_elses_is_not_to_be_released_again() -> None:
-    held = {"nodes": [entry("a", failed=True, outcome="held", message="It is held."), entry("b")]}
-    found = release({"returning": held}, broken="Forbidden.")
-    assert [each["message"] for each in found["failed"]] == [
-        "It is held. Node a stays out of service.",
-        "Forbidden. Node b stays out of service. Run release again.",
-    ]
-
 
 def recovery(answers: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
-    return dict(SUMMED({**NOTHING, "again": {}, **answers}, "recovery", {"check": check}))
+    return dict(SUMMED({"recovered": {}, "released": {}, "again": {}, **answers}, "recovery", {"check": check}))
 
 
 def test_a_recovery_verifies_what_has_to_pass_the_gates_and_tells_all() -> None:
@@ -84,23 +35,25 @@ def test_a_recovery_verifies_what_has_to_pass_the_gates_and_tells_all() -> None:
     assert found["to_verify"] == ["a"]
     assert found["did"] == ["Uncordon b.", "B is back."]
     assert recovery({"recovered": recovered}, check=True)["did"] == ["Uncordon b.", "A waits.", "B is back."]
-    back = {"nodes": [entry("a", message="A is back.")], "actions": ["Uncordon a."]}
-    found = recovery({"recovered": recovered, "verify": back, "uncordon": back})
-    assert (found["verified"], found["uncordoned"]) == (["a"], ["a"])
-    assert found["did"] == ["Uncordon b.", "Uncordon a.", "B is back.", "A is back."]
+    released = {
+        "nodes": [entry("a", message="A is back.")],
+        "steps": [{"step": "verify", "actions": []}, {"step": "uncordon", "actions": ["Uncordon a."]}],
+        "answers": {"returning": {"nodes": [entry("a", outcome="returning")]}},
+    }
+    found = recovery({"recovered": recovered, "released": released, "again": {"actions": ["Delete run ab12."]}})
+    assert found["did"] == ["Uncordon b.", "Uncordon a.", "Delete run ab12.", "B is back.", "A is back."]
     assert found["wrong"] == []
 
 
-def test_a_node_that_does_not_come_back_is_wrong_unless_it_is_still_dead() -> None:
-    shut = {
-        "nodes": [
-            entry("a", failed=True, message="Shut."),
-            entry("b", failed=True, outcome="still_dead", message="Dead."),
-        ]
-    }
+@pytest.mark.parametrize("outcome", ["still_dead", "gone"])
+def test_a_node_that_does_not_come_back_is_wrong_unless_it_is_not_there(outcome: str) -> None:
+    shut = [entry("a", failed=True, message="Shut."), entry("b", failed=True, message="Dead.")]
+    returning = {"nodes": [entry("a"), entry("b", failed=outcome == "still_dead", outcome=outcome)]}
+    released = {"nodes": shut, "answers": {"returning": returning}}
     recovered = {"nodes": [], "msg": "One is left."}
-    found = recovery({"recovered": recovered, "verify": shut, "uncordon": shut, "again": {"msg": "One is left."}})
+    found = recovery({"recovered": recovered, "released": released, "again": {"msg": "One is left."}})
     assert found["wrong"] == ["One is left.", "Shut."]
+    assert found["did"] == ["Shut.", "Dead."]
 
 
 TRACES = {

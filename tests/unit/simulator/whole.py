@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import clocks
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_cordon import cordon
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions, check_ready
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_gates import ReadyOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run_node_steps import CordonOptions
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning.run_plan import PlanOptions, make_plan
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy
@@ -130,7 +130,7 @@ def recover(actor: Actor, run: str = "", gates: tuple[str, ...] = GATES, timeout
         nodes = [node["name"] for node in undone.data["nodes"] if node["outcome"] == "to_verify"]
         if nodes:
             outcome.run = f"{run.partition('/')[0]}/{actor.clock.token()}"
-            wrong += playbook.verify_and_give_back(nodes, told)
+            wrong += playbook.release(nodes, told)
             again = playbook.call_nodes("undone", lambda ctx: state(ctx, StateOptions("undone")), run, told)
             wrong += [again.message] if again.failed else []
     except _Broken as broken:
@@ -286,13 +286,6 @@ class _Playbook:
                 works[name] = {"outcome": "done", "message": ""}
         return works
 
-    def _gates(self, nodes: list[str], told: list[Result]) -> list[str]:
-        if not nodes:
-            return []
-        given, run = self.given, self.outcome.run
-        options = ReadyOptions(tuple(nodes), gates=given.gates, wait=True, timeout=given.timeout)
-        return _good(self.call_nodes("gates", lambda ctx: check_ready(ctx, options), run, told))
-
     def _give_back(self, nodes: list[str], run: str, told: list[Result] | None = None) -> list[str]:
         told = [] if told is None else told
         options = GuardOptions("absent", tuple(nodes))
@@ -300,14 +293,11 @@ class _Playbook:
         back = _good(self.call_nodes("uncordoned", self._cordon("uncordoned", nodes), run, told))
         return [name for name in back if name in given]
 
-    def verify_and_give_back(self, nodes: list[str], told: list[Result]) -> list[str]:
-        """roles/verify and roles/uncordon for parked nodes; gives what is wrong."""
-        run = self.outcome.run
-        options = {"adopt": bool(self.given.run)}
-        back = _good(self.call_nodes("returning", self._cordon("returning", nodes, **options), run, told))
-        if verified := self._gates(back, told):
-            self._give_back(verified, run, told)
-        return [node["message"] for result in told for node in result.data["nodes"] if node.get("failed")]
+    def release(self, nodes: list[str], told: list[Result]) -> list[str]:
+        """The call of `maintenance_wave` for parked nodes; gives what is wrong."""
+        options = dataclasses.replace(self._options(nodes, first=True), releases=True)
+        result = self.call_nodes("released", lambda ctx: run_wave.release(ctx, options), self.outcome.run, told)
+        return [node["message"] for node in result.data["nodes"] if node["failed"]]
 
     # -- single calls --------------------------------------------------------------------------------------
 

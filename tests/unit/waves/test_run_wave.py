@@ -96,8 +96,9 @@ def call(state: str, before: dict[str, Any] | None = None, *, check: bool = Fals
     """The result of one call as a playbook gets it."""
     defaults = {name: option.get("default") for name, option in arguments.SPEC.options.items()}
     params = arguments.SPEC.converted({**defaults, "nodes": NODES, "run": "ab/1", "before": before, **given})
+    run = Run.parse(params["run"])
     params = arguments.SPEC.prepare({**params, "state": state})
-    ctx = Context(Nowhere(), check=check, run=Run("ab", "1"))  # type: ignore[arg-type]
+    ctx = Context(Nowhere(), check=check, run=run)  # type: ignore[arg-type]
     return arguments.SPEC.engine(ctx, params).data
 
 
@@ -203,6 +204,62 @@ def test_check_mode_gives_nothing_back(engines: Engines) -> None:
     out = call("out", check=True, has_work=True)
     assert engines.calls == ["cordon cordoned", "guard present", "drain dry"]
     assert [entry["name"] for entry in out["nodes"] if entry["failed"]] == ["b"]
+
+
+RELEASED = ["cordon returning", "check_ready", "noted", "guard absent", "cordon uncordoned"]
+
+
+def test_nodes_that_earlier_runs_left_return_by_one_call(engines: Engines) -> None:
+    came = call("released", run="/1", verify={"gates": ["ready"]})
+    assert (engines.calls, came["back"], came["broken_late"]) == (RELEASED, NODES, "")
+    engines.calls.clear()
+    tainted = call("released", run="/1", taint={"taints": ["old:NoSchedule-"]})
+    assert (engines.calls, tainted["back"]) == ([*RELEASED[:3], "taint present", *RELEASED[3:]], NODES)
+
+
+def test_a_caller_who_names_a_run_deletes_it_then_and_so_does_not_note_what_came_back(engines: Engines) -> None:
+    assert call("released")["back"] == NODES
+    assert engines.calls == [call for call in RELEASED if call != "noted"]
+
+
+def test_a_node_that_does_not_pass_its_gates_stays_out_and_the_others_return(engines: Engines) -> None:
+    engines.failing = {"check_ready": "b"}
+    came = call("released", run="/1")
+    assert engines.calls[2:] == ["cordon parked: b", "noted: a", "guard absent: a", "cordon uncordoned: a"]
+    assert came["back"] == ["a"]
+    (failed,) = (entry["message"] for entry in came["nodes"] if entry["failed"])
+    assert failed.startswith(
+        "check_ready: b. Node b stays out of service. To return the node to service: ansible-playbook"
+    )
+
+
+def test_what_is_another_runs_is_not_told_to_be_released_again(engines: Engines) -> None:
+    engines.failing, engines.outcomes = {"cordon returning": "a"}, {"cordon returning a": "held"}
+    messages = {entry["name"]: entry["message"] for entry in call("released", run="/1")["nodes"]}
+    assert messages["a"] == "cordon returning: a. Node a stays out of service."
+
+
+def test_a_release_that_breaks_parks_what_is_not_back(engines: Engines) -> None:
+    engines.failing = {"guard absent": "all"}
+    came = call("released", run="/1")
+    assert engines.calls[-2:] == ["guard absent", "cordon parked"]
+    assert (came["back"], came["broken_late"]) == ([], "guard absent failed. Mend it.")
+
+
+def test_a_hook_of_nodes_before_they_return_may_be_a_task_file(engines: Engines) -> None:
+    engines.files = {"call_hooks listed": [{**FILE, "hook": "after_node"}]}
+    first = call("released", run="/1", after_node=RULES)
+    assert (engines.calls, first["due"]) == (["cordon returning", "check_ready", "call_hooks listed"], True)
+    engines.calls.clear()
+    failed = {"name": "a", "failed": True, "outcome": "failed", "message": "No flag.", "hook": "after_node"}
+    came = call("released", first, run="/1", after_node=RULES, files={"nodes": [failed]})
+    assert engines.calls[:3] == ["call_hooks called: b", "cordon parked: a", "noted: b"]
+    assert came["back"] == ["b"]
+
+
+def test_check_mode_of_a_release_asks_no_gates_and_foresees_the_rest(engines: Engines) -> None:
+    came = call("released", run="/1", check=True, taint={"taints": ["old:NoSchedule-"]})
+    assert (engines.calls, came["back"]) == (["taint present", "guard absent", "cordon uncordoned"], NODES)
 
 
 def test_a_way_back_after_one_that_could_not_begin_touches_nothing(engines: Engines) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks.summary_hosts import hooked
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves.wave import Wave, task_files
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.waves.wave import Wave, others, task_files
 
 BLOCKER = {"code": "room", "severity": "blocker", "message": "There is no room.", "remedy": "", "object": "Node b"}
 BACK = "ansible-playbook kubeops.node_maintenance.release -e maintain_nodes="
@@ -38,10 +38,10 @@ class Seen:
     """A wave, of which the tests ask by words."""
 
     def __init__(self, wave: Wave) -> None:
-        self._wave = wave
+        self.wave = wave
 
     def __getitem__(self, word: str) -> Any:
-        return getattr(self._wave, word)
+        return getattr(self.wave, word)
 
 
 def asked(
@@ -86,7 +86,7 @@ def test_all_went_well(tasks: str) -> None:
     both = ["a", "b"]
     for word in ("drained", "ready", "returning", "finished", "released", "give_back"):
         assert came[word] == both, word
-    for word in ("lost", "unfinished", "untainted", "not_back", "others", "failed"):
+    for word in ("lost", "unfinished", "untainted", "not_back", "failed"):
         assert came[word] == [], word
 
 
@@ -322,7 +322,7 @@ def test_a_resumed_run_tells_the_runs_whose_nodes_came_back_and_no_other() -> No
     answers = {**whole("a", "b", "c"), "verify": answer("a", "b", "c")}
     runs = {"a": "ef56", "b": "ab12", "c": "ef56", "d": "ef56"}
     came = asked(answers, nodes=["a", "b", "c", "d"], runs=runs)
-    assert came["others"] == [{"run": "ef56", "nodes": ["a", "c"]}]
+    assert others(came.wave) == {"ef56": ["a", "c"]}
 
 
 def test_hosts_that_need_no_reboot_are_named_for_the_gates() -> None:
@@ -338,7 +338,8 @@ def failing(hook: str, node: str) -> dict[str, Any]:
     """What came of the hooks of a wave after a task file for a node failed."""
     due = {"hook": hook, "rule": "ceph", "node": node, "tasks": "/ceph.yml", "action": "tasks", "state": "due"}
     (found,) = task_files({"nodes": [{"hooks": [due, {**due, "state": "done"}]}]}, hook)
-    return hooked({"so_far": {}, "begun": {"timeline": [{"what": "hook"}]}}, found, "Set the flag: no route to host")
+    answers = {"so_far": {}, "begun": {"timeline": [{"what": "hook"}]}}
+    return hooked(answers, hook=found, wrong="Set the flag: no route to host")
 
 
 def test_a_node_whose_hook_fails_before_it_is_drained_goes_no_further() -> None:
@@ -365,8 +366,8 @@ def test_a_node_whose_hook_fails_before_it_returns_stays_out() -> None:
 
 def test_the_progress_of_hooks_is_kept_and_an_earlier_failure_too() -> None:
     first = failing("before_node", "a")
-    both = hooked({"so_far": first, "called": {**answer("b", c="no"), "timeline": [{"what": "hook"}]}})
-    assert ([entry["name"] for entry in both["nodes"]], len(both["timeline"])) == (["a", "c"], 2)
+    both = hooked({"so_far": first, "begun": {"timeline": [{"what": "hook"}]}}, hook={"node": "b"})
+    assert ([entry["name"] for entry in both["nodes"]], len(both["timeline"])) == (["a"], 2)
 
 
 def test_a_node_comes_through_a_step_unless_it_or_a_hook_failed() -> None:
