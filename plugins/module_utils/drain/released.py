@@ -136,6 +136,17 @@ def trial(
     )
 
 
+def loosening(pod: objects.Pod, mark: Mark) -> api_changes.Change | None:
+    """What its ReplicaSet does with a pod that was let go, to be tried as a dry run; ``None`` where
+    that is done.
+    """
+    if pod.owner is None or pod.owner.uid != mark.replica_set:
+        return None
+    owners = [owner for owner in pod.references if owner["uid"] != mark.replica_set]
+    sentence = f"Take the reference to its ReplicaSet off {pod.ref}"
+    return _patch(pod, sentence, {"labels": {}, "ownerReferences": owners})
+
+
 def _letting_go(
     pod: objects.Pod, owners: t.Sequence[objects.Raw], mark: Mark
 ) -> api_changes.Change:

@@ -51,6 +51,8 @@ SERVES_WITHIN_SECONDS = 600.0
 """Seconds after which a replacement that does not serve is given up,
 where nothing says earlier that it cannot.
 """
+KEPT_SECONDS = 10.0
+"""Seconds for which its ReplicaSet may keep a pod that was let go until it is asked why."""
 SERVICE_WAIT_SECONDS = 600.0
 """Seconds after which Services that do not drop the pod are waited for no longer."""
 
@@ -61,7 +63,7 @@ class _Replacement:
 
     ``version`` is the pod's resourceVersion after our last write; ``since`` is when it was let go,
     ``serving`` since when others are enough, and ``blocked`` since when its replacement
-    cannot come, for ``why``.
+    cannot come, for ``why``. ``tried``: it was asked whether its ReplicaSet may let go of it.
     """
 
     version: str = ""
@@ -69,6 +71,7 @@ class _Replacement:
     serving: float | None = None
     blocked: float | None = None
     why: str = ""
+    tried: bool = False
 
     def behind(self, pod: objects.Pod) -> bool:
         """Whether the pod is seen as it was before our last write."""
@@ -343,6 +346,10 @@ class Replacing:
         spec = deployment.spec if deployment else {}
         least = max(queues.SERVING_SECONDS, spec.get("minReadySeconds") or 0)
         why, found = self._others.lack(pod, mark, snapshot, leaving)
+        kept = why and not state.tried and now - state.since >= KEPT_SECONDS
+        if kept and (change := released.loosening(pod, mark)):
+            state.tried = True
+            self._writes.start(pod.uid, functools.partial(_try, self.ctx, change, state.version))
         if why:
             state.serving = None
             waits = why
@@ -411,3 +418,15 @@ class Replacing:
             self.ctx.tell(
                 phases.What.KEPT, text, node=pod.node, namespace=pod.namespace, name=pod.name
             )
+
+
+def _try(ctx: run_context.Context, change: api_changes.Change, version: str) -> str:
+    """Ask why a ReplicaSet keeps a pod that was let go; gives the pod's version, as a write does.
+
+    Raises:
+        ClusterError: a policy forbids that pods have no controller. Then the ReplicaSet's own
+            request is refused, and no event says so.
+    """
+    if refused := run_lock_policy.refusal(ctx, change, by_others=True):
+        raise refused
+    return version

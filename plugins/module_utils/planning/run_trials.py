@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 import typing as t
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.access import plan_needs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
@@ -27,7 +27,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
     replacement,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.hooks import hook_definitions
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import drain_policy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import (
@@ -199,10 +198,6 @@ def untried(count: int) -> list[reasons.Finding]:
     return [reasons.Finding("not_checked", message, severity="info", object=who)]
 
 
-UNANSWERED = "failed calling webhook"
-"""How the API server says that one did not answer, and that this fails the request."""
-
-
 def refused(
     ctx: run_context.Context,
     snapshot: snapshots.Snapshot,
@@ -225,19 +220,5 @@ def refused(
 
 def _refusal(ctx: run_context.Context, trial: Trial) -> str:
     """What a webhook or policy says against the change; empty where none does."""
-    change = trial.change
-    if change.target.kind == "Pod":
-        # Bounds of the account: what is done to a pod names a lock, which a plan does not hold.
-        change = replace(change, lock=f"{names.node_lease_name('')}={names.TRIAL}")
-    try:
-        ctx.cluster.send(
-            verbs.dry(run_requests.request_for(change)), patience=run_requests.NO_PATIENCE
-        )
-    except errors.DeniedByWebhook as error:
-        bounds = trial.by_others and f".{names.PREFIX}'" in error.message
-        return "" if bounds or run_lock_policy.by_the_fence(error) else error.message
-    except errors.ServerError as error:
-        return error.message if UNANSWERED in error.message else ""
-    except errors.ClusterError:
-        return ""
-    return ""
+    error = run_lock_policy.refusal(ctx, trial.change, by_others=trial.by_others)
+    return error.message if error else ""

@@ -23,12 +23,16 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     run_reconcile,
     run_requests,
 )
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import errors, verbs
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import phases
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_leases
 
 T = t.TypeVar("T")
 MAP = objects.Ref("NodeFence", names.FENCE_MAP, names.NAMESPACE, api_version=names.FENCE_API)
+
+
+UNANSWERED = "failed calling webhook"
+"""How the API server says that one did not answer, and that this fails the request."""
 
 
 def by_the_fence(error: errors.ClusterError) -> bool:
@@ -110,6 +114,30 @@ def sent(send: t.Callable[[], T], regain: t.Callable[[], object]) -> T:
             raise
     regain()
     return send()
+
+
+def refusal(
+    ctx: run_context.Context, change: api_changes.Change, *, by_others: bool
+) -> errors.ClusterError | None:
+    """What a webhook or policy says to a dry run of the change; ``None`` where none refuses it, or
+    something else does.
+
+    Our fence is not meant: what is done to a pod names a lock, which a plan does not hold. Nor are
+    the bounds of our account, where a controller will make the change (``by_others``).
+    """
+    if change.target.kind == "Pod":
+        change = replace(change, lock=f"{names.node_lease_name('')}={names.TRIAL}")
+    request = verbs.dry(run_requests.request_for(change))
+    try:
+        ctx.cluster.send(request, patience=run_requests.NO_PATIENCE)
+    except errors.DeniedByWebhook as error:
+        bounds = by_others and f".{names.PREFIX}'" in error.message
+        return None if bounds or by_the_fence(error) else error
+    except errors.ServerError as error:
+        return error if UNANSWERED in error.message else None
+    except errors.ClusterError:
+        return None
+    return None
 
 
 def forget(ctx: run_context.Context, lease: str, run_id: str) -> None:

@@ -21,7 +21,14 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.clocks im
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine import FOREVER, Machine
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import SCALED, Objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.programs import Forward, Program
-from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw, Store, encoded, field_of
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import (
+    Event,
+    Raw,
+    Store,
+    encoded,
+    field_of,
+    merged,
+)
 
 _BY_PATH: t.Mapping[tuple[str, str, str], Kind] = {
     (kind.group, kind.version, kind.plural): kind for kind in kinds.KINDS.values()
@@ -151,6 +158,9 @@ class ApiServer:
         if "All" in (_body(request).get("dryRun") or ()) or (
             request.method != "DELETE" and ("dryRun", "All") in request.query
         ):
+            if request.method == "PATCH" and place.kind is kinds.PODS:
+                raw = self.objects.read(place.kind, place.namespace, place.name)
+                self.objects.judge(place.kind, merged(raw, _body(request)))
             return 200, encoded(_body(request))
         match request.method:
             case "GET" if place.subresource == "log":

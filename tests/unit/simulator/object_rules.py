@@ -51,6 +51,8 @@ _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 DENIES = "sim.example/denies"
 """An annotation of a namespace: somebody's admission webhook denies new pods of the app that it names."""
+OWNED = "sim.example/owned"
+"""The same: one denies that pods of the app that it names are without a controller."""
 
 
 class Objects:
@@ -121,7 +123,22 @@ class Objects:
             raise answers.modified(kind, name)
         if subresource == "scale":
             body = {"spec": {"replicas": (body.get("spec") or {}).get("replicas", raw["spec"].get("replicas"))}}
+        self.judge(kind, merged(raw, body))
         return self.replace(kind, raw, merged(raw, body), subresource)
+
+    def judge(self, kind: Kind, raw: Raw) -> None:
+        """What an admission webhook says to a change.
+
+        Raises:
+            Refused: it denies it.
+        """
+        if kind is not kinds.PODS:
+            return
+        meta = raw["metadata"]
+        around = self.read(kinds.NAMESPACES, "", meta["namespace"])["metadata"].get("annotations") or {}
+        controlled = any(owner.get("controller") for owner in meta.get("ownerReferences") or ())
+        if OWNED in around and around[OWNED] == (meta.get("labels") or {}).get("app") and not controlled:
+            raise answers.denied_by_webhook()
 
     def replace(self, kind: Kind, raw: Raw, wanted: Raw, subresource: str = "") -> Raw:
         """Bring an object to a wanted state as far as the (sub)resource may."""

@@ -17,6 +17,7 @@ from ansible_collections.kubeops.node_maintenance.tests.explore import people
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests, nodes, serving, workloads
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.controllers import controller_of
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
+from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.object_rules import OWNED
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Event, Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_draining import evictions
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.test_replacing import (
@@ -144,6 +145,22 @@ def test_where_new_pods_are_denied_it_is_its_replica_sets_again(replicas: int) -
         assert not outcome.ok
         assert {pod["metadata"]["uid"] for pod in shop.world.pods(app="web")} == before
         assert (shop.least, evictions(shop.world), traces(shop.world)) == (replicas, [], [])
+        assert shop.whole()
+
+
+def test_where_a_policy_keeps_pods_from_being_without_a_controller_it_is_asked_for_and_the_pod_evicted() -> None:
+    """Its ReplicaSet cannot let go of it then, and no event says so."""
+    with Shop(3, manifests.budget("web", maxUnavailable=1)) as shop:
+        shop.world.patch(kinds.NAMESPACES, manifests.SHOP, {"metadata": {"annotations": {OWNED: "web"}}})
+        began = shop.world.machine.now
+        outcome = shop.run(within=900.0)
+        assert outcome.ok, outcome
+        assert shop.world.machine.now - began < 120.0
+        (drained,) = outcome.steps("migrate")
+        assert {pod["route"] for node in drained["nodes"] for pod in node["pods"]} == {"evict"}
+        (told,) = [event for event in drained["timeline"] if event["what"] == "kept"]
+        assert "denied the request" in told["message"]
+        assert (shop.least, shop.let_go(), traces(shop.world)) == (2, [], [])
         assert shop.whole()
 
 

@@ -171,7 +171,12 @@ class ReplicaSets(Controller):
         rs = self.store.get(kinds.REPLICA_SETS.resource, *key)
         if rs is None or "deletionTimestamp" in rs["metadata"]:
             return
-        pods = [pod for pod in self.claimed(kinds.REPLICA_SETS, rs) if is_active(pod)]
+        try:
+            pods = [pod for pod in self.claimed(kinds.REPLICA_SETS, rs) if is_active(pod)]
+        except Refused:
+            # Without an event.
+            self.later(key, AGAIN)
+            return
         wanted, failure = rs["spec"]["replicas"], None
         if len(pods) < wanted:
             owner = owner_reference(kinds.REPLICA_SETS, rs)
