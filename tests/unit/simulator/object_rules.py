@@ -123,8 +123,9 @@ class Objects:
             raise answers.modified(kind, name)
         if subresource == "scale":
             body = {"spec": {"replicas": (body.get("spec") or {}).get("replicas", raw["spec"].get("replicas"))}}
-        self.judge(kind, merged(raw, body))
-        return self.replace(kind, raw, merged(raw, body), subresource)
+        wanted = merged(raw, body)
+        self.judge(kind, wanted)
+        return self.replace(kind, raw, wanted, subresource)
 
     def judge(self, kind: Kind, raw: Raw) -> None:
         """What an admission webhook says to a change.
