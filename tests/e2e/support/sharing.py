@@ -6,9 +6,10 @@
 
 A cluster that tests of several files share is started by each process that runs one of them. So a file whose
 functions ask for such a fixture goes where the others are that do. (`--dist loadgroup` would be for that, but
-pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator these would take longer than all others together,
-so they go to two processes: the files that need its newer version too, and those that do not. Their clusters end
-with them: idle, each takes a twentieth of a processor.
+pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator all tests would take longer than all others
+together, so they go to two processes: the files that need its newer version too, and those that do not. The sample
+needs one version alone, so there they go to one. Their clusters end with them: idle, each takes a twentieth of a
+processor.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import Any
 
 import pytest
 
+from support import sampling
 from support.lab import Lab
 
 E2E = Path(__file__).resolve().parents[1]
 # Fixture: group. The first that a file asks for counts; those of one module keep their file together.
 SHARED = {
-    "koord_next": "koord_next",
+    "koord_next": "koord_next" if sampling.ALL else "koord",
     "koord": "koord",
     "kubernetes_next": "kubernetes_next",
     "real": "real",
@@ -35,6 +37,8 @@ SHARED = {
     "labs": "",
 }
 ASKED = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
+CHOSEN = "chosen(request)"
+"""How a file asks for Koordinator of the version that a test names (`sampling.koordinator`)."""
 WORD = re.compile(r"\w+(?=:)")
 
 
@@ -49,6 +53,8 @@ def group(file: str) -> str:
     files = [path, of_folder] if path.parent != E2E and of_folder.exists() else [path]
     texts = [one.read_text(encoding="utf-8") for one in files]
     asked = {word for text in texts for words in ASKED.findall(text) for word in WORD.findall(words)}
+    if any(CHOSEN in text for text in texts):
+        asked.add("koord_next")
     return next((shared or file for fixture, shared in SHARED.items() if fixture in asked), "")
 
 

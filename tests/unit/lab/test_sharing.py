@@ -85,3 +85,8 @@ def test_what_the_conftest_of_a_folder_asks_for_its_tests_do() -> None:
     assert len(files) > 1
     assert {sharing.group(file) for file in files} == {"real"}
     assert sharing.group("test_bad_input.py") == ""
+
+
+def test_files_that_choose_a_koordinator_go_where_its_clusters_are() -> None:
+    for file in ("test_koordinator_backend.py", "test_koordinator_plugins.py"):
+        assert sharing.group(file) == sharing.SHARED["koord_next"]
