@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import sampling
 from support.ablation import koordinated, proof, scenes
 from support.arena import Arena, arena_name
 from support.koordinator import configured, quickened
 from support.lab import Lab
+
+pytestmark = pytest.mark.whole
 
 ALONE = (
     *(scenes.Copy, scenes.Delete, scenes.Replaced, scenes.Hooks),
@@ -54,12 +55,11 @@ def movable(lab: Lab) -> Iterator[scenes.World]:
         arena.clear()
 
 
-@pytest.mark.parametrize("kind", sampling.first(1, ALONE), ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", ALONE, ids=lambda kind: kind.__name__)
 def test_each_right_is_missed(kind: type[scenes.Scene], world: scenes.World, tmp_path: Path) -> None:
     judged(kind(world, tmp_path))
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("kind", WITH_KOORDINATOR, ids=lambda kind: kind.__name__)
 def test_each_right_is_missed_with_koordinator(kind: type[scenes.Scene], movable: scenes.World, tmp_path: Path) -> None:
     judged(kind(movable, tmp_path))

@@ -281,6 +281,7 @@ def test_the_proof_comes_from_tasks_and_the_node_comes_back_in_the_middle(arena:
     until(lambda: ending(arena) == {"held"}, 30, "the kubelet has ended them")
 
 
+@pytest.mark.whole
 def test_a_node_that_dies_while_it_is_drained_is_given_up(arena: Arena, play: Player) -> None:
     here, _there = arena.nodes(2)
     short = {"terminationGracePeriodSeconds": 8}

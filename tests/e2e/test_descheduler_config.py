@@ -87,6 +87,7 @@ def test_a_configuration_is_rolled_out_once(lab: Lab, play: Player, chart: str) 
     assert the_pod(lab) != second
 
 
+@pytest.mark.whole
 def test_what_is_wrong_by_the_schema_is_never_written(lab: Lab, play: Player, chart: str) -> None:
     before = state_of(lab)
     for words in (

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import rights, sampling
+from support import rights
 from support.arena import Arena, Workload
 from support.lab import Lab
 from support.plays import Player
@@ -244,8 +244,9 @@ def test_a_run_that_was_frozen_and_replaced_evicts_nobody_when_it_thaws(
     seen.all_held(resumable=True)
 
 
+@pytest.mark.whole
 @pytest.mark.usefixtures("fenced")
-@pytest.mark.parametrize("way", sampling.first(1, ["Ctrl-C", "SIGTERM"]))
+@pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM"])
 def test_a_run_that_is_interrupted_leaves_nothing_in_it(
     arena: Arena, play: Player, watching: Watch, lab: Lab, way: str
 ) -> None:

@@ -64,6 +64,7 @@ def late_evictions(seen: Seen, at: float) -> list[str]:
     return [request.name for request in seen.evictions() if request.at > at + 1.0]
 
 
+@pytest.mark.whole
 def test_a_node_that_a_person_uncordons_is_not_emptied_any_further(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused = arena.nodes(2)
     arena.deployment("slow", 8, on=here, start="2s")

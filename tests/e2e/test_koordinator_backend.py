@@ -262,6 +262,7 @@ def test_descheduler_and_run_are_killed_in_the_middle(lab: Lab, arena: Arena, pl
     assert left_behind(arena) == []
 
 
+@pytest.mark.whole
 @sampling.koordinator("v1.7.0")
 def test_the_api_server_is_restarted_in_the_middle(lab: Lab, arena: Arena, play: Player) -> None:
     """Without the witness, which loses its watches as everybody does."""

@@ -180,6 +180,7 @@ def switch(api: Api, name: str, value: str | None) -> None:
     api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"lab.kubeops.io/node": value}}})
 
 
+@pytest.mark.whole
 def test_a_second_start_changes_nothing_and_takes_few_tasks(labs: Labs, options: Json, api: Api) -> None:
     before = labs.processes("one")
     second = labs.start("one", **options)
@@ -191,6 +192,7 @@ def test_a_second_start_changes_nothing_and_takes_few_tasks(labs: Labs, options:
     assert (checked.code, checked.changed) == (0, 0), checked.text
 
 
+@pytest.mark.whole
 def test_the_sample_has_what_users_have(api: Api) -> None:
     on_first = [p for p in api.items("/api/v1/pods") if p["spec"]["nodeName"] == "node-001"]
     owners = {p["metadata"].get("ownerReferences", [{"kind": "none"}])[0]["kind"] for p in on_first}
@@ -233,6 +235,7 @@ def listening(pids: Iterable[int]) -> set[str]:
 LOOPBACK = "0100007F"
 
 
+@pytest.mark.whole
 def test_everything_listens_on_loopback(labs: Labs, api: Api) -> None:
     running = labs.processes("one")
     assert listening(running.values()) == {LOOPBACK}

@@ -161,6 +161,7 @@ def test_a_single_replica_is_refused_with_the_cause(arena: Arena, jobs: Jobs, pl
     assert web.pods()[0]["metadata"]["name"] == pod["name"]
 
 
+@pytest.mark.whole
 def test_paused_jobs_are_approved_rejected_or_left(arena: Arena, jobs: Jobs, play: Player) -> None:
     places = arena.nodes(4)
     # Paused jobs that have passed count: two from a node, and the next would wait.
