@@ -279,6 +279,13 @@ def test_one_wrong_word_is_one_error(changes: Raw, path: str, rule: str, real: s
     assert len({(fault.path, fault.code) for fault in wrong}) == len(wrong)
 
 
+def test_labels_beside_a_selectors_own_keys_are_shown_where_they_belong() -> None:
+    (fault,) = errors(found({f"{MC}/labelSelector": {"app": "web"}}))
+    assert fault.remedy == "Write labels under matchLabels: {app: …}."
+    (other,) = errors(found({f"{MC}/objectLimiters": {"node": {}}}))
+    assert "matchLabels" not in other.remedy
+
+
 WARNINGS: list[tuple[Raw, str, str]] = [
     ({"deschedulingInterval": GONE}, "deschedulingInterval", "runs_once"),
     ({f"{LNL}/detectorCacheTimeout": "60s"}, "[3].args.detectorCacheTimeout", "never_acts"),

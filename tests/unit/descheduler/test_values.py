@@ -90,6 +90,7 @@ def test_a_value_at_the_bounds_of_its_field(field: schemas.Field, given: list[t.
         ("0.0.0.0:", False),
         ("localhost:80", False),
         ("[::]", False),
+        ("[::1:80", False),
         ("fe80::1%eth0", False),
         ("[fe80::1%eth0]:80", False),
         ("10251", False),

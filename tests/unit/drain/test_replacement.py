@@ -349,6 +349,21 @@ def test_as_many_at_once_as_may_be_unavailable(replicas: int, strategy: Raw, mos
     assert released.most_at_once(top) == most
 
 
+@pytest.mark.parametrize(
+    ("replicas", "most", "text"),
+    [
+        (4, 1, ""),
+        (4, 0, "Meanwhile Deployment shop/web shows 3/4 ready and Available=False."),
+        (4, "x", "Meanwhile Deployment shop/web shows 3/4 ready and Available=False."),
+        (1, 1, "Meanwhile Deployment shop/web shows 0/1 ready."),
+    ],
+)
+def test_what_a_deployment_shows_meanwhile(replicas: int, most: int | str, text: str) -> None:
+    strategy = {"rollingUpdate": {"maxUnavailable": most}}
+    top = objects.Workload.of(workload("Deployment", "web", replicas, strategy=strategy))
+    assert released.shown(top) == text
+
+
 def slices(*uids: str, unready: t.Collection[str] = ()) -> list[Raw]:
     endpoints = [{"targetRef": {"uid": uid}, "conditions": {"ready": uid not in unready}} for uid in uids]
     meta = {"name": "web-x", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}}

@@ -155,6 +155,7 @@ def test_the_pod_that_a_job_brought_is_not_moved_again() -> None:
         (JobSettings(), JobSettings(), "x", ""),
         (JobSettings(), JobSettings(ttl=60.0), "", "ttl 300 s, not 60 s"),
         (JobSettings(ttl=None), JobSettings(ttl=60.0), "", "ttl 0 s, not 60 s"),
+        (JobSettings(ttl=None), JobSettings(ttl=None), "", ""),
         (JobSettings(), JobSettings(), "mine", "name x, not mine"),
         (JobSettings(), JobSettings(delete_options={"gracePeriodSeconds": 60}), "", "gracePeriodSeconds"),
         (JobSettings(delete_options={"gracePeriodSeconds": 60}), JobSettings(), "", ""),

@@ -129,6 +129,7 @@ def test_what_cannot_be_known_is_a_warning() -> None:
         pytest.param(("n1", "n1"), [("n1",)], 0, ["webhook_leaves"], id="both at once"),
         pytest.param(("n1", "n2"), [("n1", "n2")], 0, ["webhook_leaves"], id="both in one wave"),
         pytest.param(("n1", "n2"), [("n1",), ("n2",)], 0, [], id="one after the other"),
+        pytest.param(("n2", "n2"), [("n1",), ("n2",)], 0, [], id="when nobody who asks it leaves"),
         pytest.param(("n1", "n3"), [("n1",)], 0, [], id="one stays"),
         pytest.param(("n1", "n1"), [("n1",)], 1, [], id="a budget keeps one"),
     ],

@@ -114,6 +114,12 @@ def test_no_surge_preempts_others() -> None:
     assert (finding.code, finding.severity) == ("preempts", "warning")
 
 
+def test_a_surge_without_room_keeps_its_place() -> None:
+    nodes, pods = [node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n2")]
+    _plans, found = made(nodes, pods, [("n1",), ("n2",)], "surge")
+    assert {uid: one.fits for uid, one in found.items()} == {"a": False, "b": False}
+
+
 def test_a_surge_for_which_others_leave_no_room_says_so() -> None:
     plans, found = made([node("n1"), node("n2")], [pod("a", "n1"), pod("b", "n1")], [("n1",)], "surge")
     assert [found[name].first for name in ("a", "b")] == [False, True]
@@ -356,7 +362,8 @@ def test_whether_a_driver_has_storage_left_is_not_known(spec: Raw, provisioner: 
     """Of volumes that are made with their pod; the others are bound."""
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}
     made_of = {"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
-    kinds = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", volumes=[scratch])]}
+    volumes = [{"name": "tmp", "emptyDir": {}}, scratch]
+    kinds = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", volumes=volumes)]}
     found = {kind: [PARSERS[kind](raw) for raw in raws] for kind, raws in kinds.items()}
     snapshot = Snapshot.of({**found, "storage_classes": [made_of]})
     plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]

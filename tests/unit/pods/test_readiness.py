@@ -155,6 +155,7 @@ def test_a_workload_that_is_being_deleted_wants_no_pods() -> None:
         pytest.param({"minAvailable": 9}, 3, 3, id="not more than there are"),
         pytest.param({"maxUnavailable": 9}, 3, 0, id="not less than none"),
         pytest.param({"maxUnavailable": "many"}, 3, 3, id="not a number"),
+        pytest.param({"minAvailable": "many"}, 3, 0, id="not a number of those that stay"),
         pytest.param({}, 3, 1, id="what the server takes without a rule"),
     ],
 )

@@ -115,7 +115,8 @@ def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
     assert (stand_in["metadata"]["name"], stand_in["spec"]["replicas"]) == ("db", 2)
     selected = stand_in["spec"]["selector"]["matchLabels"].items()
     assert all(selected <= raw["metadata"]["labels"].items() for raw in found.steps["pods"])
-    assert selected <= stand_in["spec"]["template"]["metadata"]["labels"].items()
+    labels = stand_in["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app": "web", **dict(selected)}
     assert "nodeName" not in stand_in["spec"]["template"]["spec"]
     assert any("Cluster shop/db" in line for line in notes.sentences(found.notes))
 

@@ -73,6 +73,13 @@ def test_labels_of_a_namespace_are_kept_but_for_those_of_pod_security() -> None:
     }
 
 
+def test_classes_are_kept_without_their_labels() -> None:
+    found = kept("priority_classes", metadata={"labels": {"team": "a"}}, value=7, description="x")
+    assert found is not None
+    assert "labels" not in found["metadata"]
+    assert {key: value for key, value in found.items() if key != "metadata"} == {"value": 7}
+
+
 @pytest.mark.parametrize(("phase", "bound"), [("Bound", True), ("Pending", False), (None, False)])
 def test_whether_a_claim_is_bound_is_kept(phase: str | None, bound: bool) -> None:
     found = kept("claims", spec={}, **({"status": {"phase": phase}} if phase else {}))
