@@ -66,8 +66,8 @@ MOST = 1000
 UNCONCERNED = ("ansible", "playbooks", "kube", "chaos", "lab", "witness")
 """Folders of tests/unit that test other code; those of Ansible start playbooks, into which coverage does not see."""
 
-SECONDS = re.compile(r"_?[A-Z][A-Z_]* = (\d*\.\d+|\((\d*\.\d+, )+\d*\.\d+\))$")
-"""A constant of a module that is a time, or a row of times: those are floats."""
+SETTING = re.compile(r"_?[A-Z][A-Z0-9_]* = ")
+"""A constant of a module: a time, a bound, a row of steps."""
 
 Reach = Mapping[str, Mapping[int, frozenset[str]]]
 """By file and line: the tests that run it, and "" where it runs before them. Line 0 stands for all lines."""
@@ -180,9 +180,10 @@ def draw(kind: str, package: str, sample: int, seed: int, reach: Reach) -> list[
 def found(path: Path) -> Iterable[MutationSpec]:
     """The mutants of a file, but for those that no test can notice, or none that says more than the code.
 
-    These are in decorators (what `slots=True` does no caller can see), in `strict=True` of `zip` (an assertion about
-    what comes before), numbers that stay the same (1e38 and one), and the constants of the loops that are its patience:
-    one second more is another setting, not another behavior, and a test of it would repeat the constant.
+    These are in decorators and fields of dataclasses (what `slots=True` or `compare=False` does no caller can see), in
+    `strict=True` of `zip` (an assertion about what comes before), numbers that stay the same (1e38 and one), and
+    numbers with a name of their own: one second or one character more is another setting, not another behavior, and a
+    test of it would repeat the constant.
     """
     tree = get_ast_from_path(path)
     source = path.read_text(encoding="utf-8").splitlines()
@@ -193,8 +194,9 @@ def found(path: Path) -> Iterable[MutationSpec]:
             line, spot = source[start[0] - 1], source[start[0] - 1][start[1] : end[1]]
             number = name.endswith("NumberReplacer")
             same = number and float(ast.literal_eval(spot)) + 1 == float(ast.literal_eval(spot))
-            seconds = number and path.name.startswith("run_") and SECONDS.match(line)
-            if not (line.lstrip().startswith("@") or same or seconds or line[: start[1]].endswith("strict=")):
+            setting = number and SETTING.match(line)
+            declared = line.lstrip().startswith("@") or " = field(" in line
+            if not (declared or same or setting or line[: start[1]].endswith("strict=")):
                 yield MutationSpec(path, name, occurrence, start, end)
 
 
