@@ -82,8 +82,8 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
 
 
 @contextlib.contextmanager
-def koordinated(request: pytest.FixtureRequest, suffix: str, version: str) -> Iterator[Lab]:
-    with running(request, suffix, lab_koordinator=version) as made:
+def koordinated(request: pytest.FixtureRequest, suffix: str, version: str, **options: object) -> Iterator[Lab]:
+    with running(request, suffix, lab_koordinator=version, **options) as made:
         # Some tests bring a descheduler that lives there.
         rights.bind(made.api, "descheduler", "kube-system")
         yield made
@@ -102,6 +102,14 @@ def koord(request: pytest.FixtureRequest) -> Lab:
 def koord_next(request: pytest.FixtureRequest) -> Lab:
     """The same with Koordinator v1.8.0."""
     return CLUSTERS.get("next", lambda: koordinated(request, "next", "v1.8.0"))
+
+
+@pytest.fixture(scope="module")
+def koord_that_lists(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """With Koordinator v1.7.0, and an API server on which no watch begins with its list, as before 1.34."""
+    options = {"lab_apiserver_args": {"feature-gates": "WatchList=false"}}
+    with koordinated(request, "lists", "v1.7.0", **options) as made:
+        yield made
 
 
 KUBERNETES_NEXT = {

@@ -4,6 +4,7 @@
 """No right is granted for nothing: without any one of them something fails, on the API server's own RBAC.
 
 `make ablation` runs all of it: each right that is granted is taken away, and the smallest real use of its step fails.
+It does so on an API server that gives lists to those alone who may list.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ WITH_KOORDINATOR = (
 
 
 @pytest.fixture(scope="module")
-def lab(koord: Lab) -> Lab:
-    return koord
+def lab(koord_that_lists: Lab) -> Lab:
+    return koord_that_lists
 
 
 @pytest.fixture(scope="module")

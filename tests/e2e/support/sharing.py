@@ -34,6 +34,7 @@ SHARED = {
     "kubernetes_next": "kubernetes_next",
     "real": "real",
     "medik8s": "",
+    "koord_that_lists": "",
     "labs": "",
 }
 ASKED = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
