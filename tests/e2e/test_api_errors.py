@@ -190,7 +190,7 @@ def test_an_admission_policy(cluster: Cluster, arena: Arena) -> None:
 
 
 @pytest.mark.whole
-def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) -> None:
+def test_a_minute_of_watching_is_one_watch(lab: Lab, arena: Arena) -> None:
     """The server's bookmarks come once a minute, which keeps a quiet watch from counting as dead."""
     options = ConnectionOptions(kubeconfig=str(lab.kubeconfig))
     cluster = connect(options, user_agent=AGENT)
@@ -206,12 +206,13 @@ def test_a_minute_of_watching_is_one_list_and_one_watch(lab: Lab, arena: Arena) 
     )
     watched.start()
     until(lambda: watched.quiet_for() > 80, 90, "80 quiet seconds")
-    assert cluster.requests == 2
+    sent = cluster.requests
+    assert sent in (1, 3), "a watch with its list, or one that is refused, a list and a watch"
     labels = {"name": "a", "namespace": arena.namespace, "labels": {"test": "quiet"}}
     other = connect(options, user_agent=AGENT)
     other.send(verbs.create(kinds.CONFIGMAPS, {"metadata": labels}))
     until(lambda: told == ["ADDED"], 30, "the watch is still alive")
-    assert cluster.requests == 2, "the same watch"
+    assert cluster.requests == sent, "the same watch"
     began = time.monotonic()
     watched.stop()
     assert time.monotonic() - began < 0.3
