@@ -111,7 +111,7 @@ class Seen:
     def among(cls, lease: objects.Raw, leases: t.Iterable[objects.Raw]) -> Seen:
         """The lease with its heartbeat, if that is one of ``leases``."""
         name, uid = heartbeat_of(lease)
-        named = (one for one in leases if uid and one["metadata"]["name"] == name)
+        named = (one for one in leases if one["metadata"]["name"] == name)
         return cls(lease, next((one for one in named if one["metadata"].get("uid") == uid), None))
 
     @property

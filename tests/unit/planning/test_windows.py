@@ -71,7 +71,17 @@ def test_a_window_that_is_never_long_enough_says_so() -> None:
     assert "maintain_serial" in said
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(119, "119 s"), (120, "2 min"), (7140, "119 min"), (7200, "2 h 0 min")])
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (119, "119 s"),
+        (120, "2 min"),
+        (7140, "119 min"),
+        (7200, "2 h 0 min"),
+        (10740, "2 h 59 min"),
+        (10800, "3 h 0 min"),
+    ],
+)
 def test_times_are_told_in_the_unit_that_one_would_use(seconds: float, said: str) -> None:
     assert f"takes about {said}," in windows.closed([WEEKEND], at("2026-11-29 03:59"), seconds)
 

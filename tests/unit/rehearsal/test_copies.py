@@ -121,6 +121,22 @@ def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
     assert any("Cluster shop/db" in line for line in notes.sentences(found.notes))
 
 
+@pytest.mark.parametrize(
+    ("of", "source"),
+    [
+        ({"local": True}, {"local": {"path": "/copy"}}),
+        ({"local": False}, {"hostPath": {"path": "/copy"}}),
+        ({"local": False, "driver": "d"}, {"csi": {"driver": "d", "volumeHandle": "v"}}),
+    ],
+)
+def test_a_volume_has_a_source_of_its_kind(of: Raw, source: Raw) -> None:
+    volume = {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1Gi"}}, **of}
+    (made_of,) = (
+        raw for raws in made(volumes=[volume]).steps.values() for raw in raws if raw["kind"] == "PersistentVolume"
+    )
+    assert made_of["spec"] == {**volume["spec"], "persistentVolumeReclaimPolicy": "Retain", **source}
+
+
 def test_pods_of_daemon_sets_are_left_to_them_and_unknown_schedulers_are_named() -> None:
     found = made(
         daemon_sets=[{"metadata": meta("agent"), "spec": {"template": TEMPLATE}}],

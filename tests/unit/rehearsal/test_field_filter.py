@@ -87,6 +87,13 @@ def test_whether_a_claim_is_bound_is_kept(phase: str | None, bound: bool) -> Non
     assert found["bound"] is bound
 
 
+@pytest.mark.parametrize("scratch", [{}, {"medium": "Memory", "sizeLimit": "1Gi"}])
+def test_scratch_space_is_kept_with_what_it_takes(scratch: Raw) -> None:
+    found = kept("pods", spec={"volumes": [{"name": "tmp", "emptyDir": scratch}]}, status={"phase": "Running"})
+    assert found is not None
+    assert found["spec"]["volumes"] == [{"name": "tmp", "emptyDir": scratch}]
+
+
 @pytest.mark.parametrize(
     ("spec", "told"),
     [

@@ -66,6 +66,14 @@ def test_failed_requests_stand_beside_the_ready_endpoints(tmp_path: pathlib.Path
     assert "Requests per Service" in page
 
 
+def test_how_requests_failed_is_told_from_the_first_to_the_last(tmp_path: pathlib.Path) -> None:
+    failures = [{"at": at(when), "kind": kind, "count": 2} for when, kind in ((30, "reset"), (45, "refused"))]
+    *_beside, page = written(tmp_path, verdict({**WEB, "failures": [*failures, {**failures[1], "at": at(90)}]}))
+    assert "4 refused, 2 reset, 02:58:33 to 02:59:33 UTC" in page
+    *_beside, page = written(tmp_path, verdict(WEB))
+    assert "12 refused, at 02:58:33 UTC" in page
+
+
 def test_the_file_in_the_guide_is_one_that_is_read() -> None:
     guide = pathlib.Path(__file__).parents[3] / "docs" / "docsite" / "rst" / "guide_requests.rst"
     ((_before, text),) = re.findall(r"( +)(\{\n +\"began\".*?\n   \}\n)", guide.read_text(), re.DOTALL)
