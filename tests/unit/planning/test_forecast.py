@@ -48,6 +48,13 @@ def test_a_pod_goes_where_there_is_room_and_the_next_wave_knows() -> None:
     assert (found["a"].fits, found["b"].fits) == (True, True)
 
 
+@pytest.mark.parametrize(("key", "target"), [("maintenance.kubeops.io/in-progress", "n1"), ("dedicated", None)])
+def test_a_node_comes_back_without_our_taint_and_with_those_of_others(key: str, target: str | None) -> None:
+    nodes = [node("n1", taints=[{"key": key, "effect": "NoSchedule"}]), node("n2")]
+    _plans, found = made(nodes, [pod("b", "n2")], [("n1",), ("n2",)])
+    assert found["b"].target == target
+
+
 def test_nodes_that_stay_out_take_nothing() -> None:
     nodes, pods = [node("n1"), node("n2"), node("n3")], [pod("a", "n1"), pod("b", "n2")]
     _plans, found = made(nodes, pods, [("n1",), ("n2",)], stay_out=True)

@@ -137,6 +137,13 @@ def test_a_volume_has_a_source_of_its_kind(of: Raw, source: Raw) -> None:
     assert made_of["spec"] == {**volume["spec"], "persistentVolumeReclaimPolicy": "Retain", **source}
 
 
+def test_a_driver_has_its_node_by_a_name_of_its_own_or_that_of_the_node() -> None:
+    drivers = [{"name": "a", "nodeID": "i-1"}, {"name": "b"}]
+    found = made(csi_nodes=[{"metadata": {"name": "n1"}, "spec": {"drivers": drivers}}])
+    (csi_node,) = (raw for raws in found.steps.values() for raw in raws if raw["kind"] == "CSINode")
+    assert csi_node["spec"]["drivers"] == [{"name": "a", "nodeID": "i-1"}, {"name": "b", "nodeID": "n1"}]
+
+
 def test_pods_of_daemon_sets_are_left_to_them_and_unknown_schedulers_are_named() -> None:
     found = made(
         daemon_sets=[{"metadata": meta("agent"), "spec": {"template": TEMPLATE}}],

@@ -96,6 +96,23 @@ def test_every_form_of_an_announcement_names_the_cluster(moment: t.Any) -> None:
     assert "cluster: prod (https://one.example:6443)" in found.slack()["text"].split("\n")
 
 
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [
+        ("planned", "Maintenance of this node, in wave 1, planned."),
+        ("started", "Maintenance of this node, in wave 1, started."),
+        ("ended", "Maintenance ended: this node is not reached."),
+    ],
+)
+def test_a_node_is_told_when_it_leaves_and_how_it_ended(moment: str, words: str) -> None:
+    assert told(moment).about(Ref("Node", "n00")) == words
+
+
+def test_without_a_forecast_it_lasts_no_time() -> None:
+    plan = {"feasible": True, "findings": [], "waves": [["n00"]]}
+    assert announcement.Announcement("planned", AT, "ann", build_report([plan])).window == (AT, AT)
+
+
 @pytest.mark.parametrize("moment", ["planned", "started"])
 def test_what_lies_ahead_takes_the_work_on_the_hosts_too(moment: t.Any) -> None:
     found = told(moment, seconds=1812.0)

@@ -27,3 +27,9 @@ DAY = 86400.0
 def test_a_few_round_instants(seconds: float, relative: bool, labels: list[str]) -> None:
     ticks = page_chart.Axis([0.0], [seconds]).ticks(relative=relative)
     assert [label for _at, label in ticks] == labels
+
+
+def test_nothing_is_too_short_or_too_far_to_the_right_to_be_seen() -> None:
+    axis = page_chart.Axis([0.0], [10.0])
+    assert axis.extent(2.0, 4.0) == (20.0, 20.0)
+    assert axis.extent(10.0, 10.0) == (100 - page_chart.LEAST_WIDTH, page_chart.LEAST_WIDTH)
