@@ -141,4 +141,6 @@ def test_several_migration_controllers_all_work_until_1_8_0_refuses_them() -> No
     (warned,) = [fault for fault in found(two) if fault.code == "several_controllers"]
     assert (warned.severity, warned.path) == ("warning", "profiles[1].plugins.evict")
     assert errors(found(two)) == ()
-    assert [fault.code for fault in errors(found(two, "1.8.0"))] == ["known_crash"]
+    (refused,) = errors(found(two, "1.8.0"))
+    assert (refused.code, refused.path) == ("known_crash", "profiles[1].plugins.evict")
+    assert refused.message.endswith("; profiles[0] has it.")

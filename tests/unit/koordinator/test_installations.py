@@ -49,6 +49,10 @@ def test_a_program_is_known_by_its_image_or_its_command(container: Raw, runs: bo
     assert installations.runs(deployment("d", **container), "koord-descheduler") is runs
 
 
+def test_what_cannot_be_read_runs_nothing() -> None:
+    assert installations.runs({"spec": {"template": "odd"}}, "koord-descheduler") is False
+
+
 RUNS: Raw = {"image": "koord-descheduler:v1"}
 
 

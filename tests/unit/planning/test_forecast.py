@@ -228,6 +228,27 @@ def test_the_rules_that_keep_a_pod_off_the_other_nodes_are_named(spec: Raw, labe
     assert named in finding.message
 
 
+@pytest.mark.parametrize(("known", "fits"), [(True, True), (False, None)])
+def test_namespaces_that_a_rule_selects_have_to_be_known(known: bool, fits: bool | None) -> None:
+    term: Raw = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}, "namespaceSelector": {}}
+    rule = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    raws: dict[str, list[Raw]] = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", **rule)]}
+    listed: dict[str, list[t.Any]] = {kind: [PARSERS[kind](raw) for raw in found] for kind, found in raws.items()}
+    if known:
+        listed["namespaces"] = [{"metadata": {"name": "shop"}}]
+    snapshot = Snapshot.of(listed)
+    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
+    assert forecast.forecasts(snapshot, plans, [("n1",)])["a"].fits is fits
+
+
+@pytest.mark.parametrize(("tolerated", "target"), [(False, "n3"), (True, "n2")])
+def test_a_node_that_others_should_avoid_is_the_last_choice(tolerated: bool, target: str) -> None:
+    soft: Raw = {"key": "spare", "effect": "PreferNoSchedule"}
+    nodes = [node("n1"), node("n2", "4", taints=[soft]), node("n3")]
+    spec: Raw = {"tolerations": [{"key": "spare", "operator": "Exists"}]} if tolerated else {}
+    assert made(nodes, [pod("a", "n1", **spec)], [("n1",)])[1]["a"].target == target
+
+
 def near(app: str) -> Raw:
     term = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": app}}}
     return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}

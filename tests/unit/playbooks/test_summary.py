@@ -80,6 +80,8 @@ def test_what_stands_in_the_way_is_said_with_what_to_do() -> None:
     (said,) = start({"waves": [], "findings": [WARNING, BLOCKER, {**BLOCKER, "object": "Node n2"}]})["in_the_way"]
     assert said.startswith("2 blockers, described with remedies in the report above: ")
     assert said.endswith(": room (Node n1, Node n2).")
+    (one,) = start({"waves": [], "findings": [BLOCKER]})["in_the_way"]
+    assert one.startswith("1 blocker, described")
     assert start({"waves": [], "findings": [WARNING]})["in_the_way"] == []
 
 
