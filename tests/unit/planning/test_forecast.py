@@ -231,7 +231,7 @@ def test_the_rules_that_keep_a_pod_off_the_other_nodes_are_named(spec: Raw, labe
 @pytest.mark.parametrize(("known", "fits"), [(True, True), (False, None)])
 def test_namespaces_that_a_rule_selects_have_to_be_known(known: bool, fits: bool | None) -> None:
     term: Raw = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}, "namespaceSelector": {}}
-    rule = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    rule: Raw = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     raws: dict[str, list[Raw]] = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", **rule)]}
     listed: dict[str, list[t.Any]] = {kind: [PARSERS[kind](raw) for raw in found] for kind, found in raws.items()}
     if known:
