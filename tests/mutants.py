@@ -61,7 +61,7 @@ LIMIT = 600
 """Seconds after which a mutant is given up; it does not count as noticed, as the machine may have been the reason."""
 
 MOST = 1000
-"""So many tests are run on one mutant, those first that run the least code."""
+"""So many tests are run on one mutant: those of its package first, and of each part those that run the least code."""
 
 UNCONCERNED = ("ansible", "playbooks", "kube", "chaos", "lab", "witness")
 """Folders of tests/unit that test other code; those of Ansible start playbooks, into which coverage does not see."""
@@ -213,7 +213,8 @@ def choice(reach: Reach, spec: MutationSpec, breadth: Mapping[str, int]) -> tupl
         tests = lines.get(0, frozenset())
     if not tests - {""}:
         tests = frozenset().union(*(more[0] for name, more in reach.items() if Path(name).parent == path.parent))
-    return tuple(sorted(tests - {""}, key=lambda test: (breadth[test], test))[:MOST])
+    own = f"tests/unit/{path.relative_to(UTILS).parent}/"
+    return tuple(sorted(tests - {""}, key=lambda test: (not test.startswith(own), breadth[test], test))[:MOST])
 
 
 def tried(mutant: Mutant) -> WorkResult:
