@@ -107,6 +107,10 @@ BELOW = schemas.record({"low": LIMITS, "high": LIMITS}, le=(("low", "high"),))
 NAMED = schemas.several(schemas.record({"name": schemas.text()}), unique="name")
 
 
+def test_what_is_required_is_named_without_its_place() -> None:
+    assert schemas.required("profiles[0].args.nodes").message == "nodes is required."
+
+
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
     [

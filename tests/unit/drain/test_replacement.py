@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import typing as t
 
@@ -111,6 +112,17 @@ def test_a_volume_that_one_node_attaches_at_a_time_keeps_its_pods(
     refusal = replacement_conditions.refusal(seen, seen.pods[0], seen.workload_of(seen.pods[0]))
     assert (refusal.code if refusal else "") == ("" if may else "volume_single_node")
     assert (only(seen, REPLACE).route == "replace") is may
+
+
+@pytest.mark.parametrize("change", [{"kind": "Rollout"}, {"api_version": "example.com/v1"}])
+def test_only_deployments_of_kubernetes_itself_are_replaced(change: Raw) -> None:
+    seen = web(3)
+    top = seen.workload_of(seen.pods[0])
+    assert top
+    assert replacement_conditions.refusal(seen, seen.pods[0], top) is None
+    refusal = replacement_conditions.refusal(seen, seen.pods[0], dataclasses.replace(top, **change))
+    assert refusal
+    assert "Only pods of Deployments are replaced" in refusal.message
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
