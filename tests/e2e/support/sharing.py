@@ -6,10 +6,9 @@
 
 A cluster that tests of several files share is started by each process that runs one of them. So a file whose
 functions ask for such a fixture goes where the others are that do. (`--dist loadgroup` would be for that, but
-pytest-xdist 3.8 cannot mark tests of pytest 9.2.) With Koordinator all tests would take longer than all others
-together, so they go to two processes: the files that need its newer version too, and those that do not. The sample
-needs one version alone, so there they go to one. Their clusters end with them: idle, each takes a twentieth of a
-processor.
+pytest-xdist 3.8 cannot mark tests of pytest 9.2.) All tests with Koordinator take longer than all others together, so
+they go to two processes: the files that need its newer version too, and those that do not. The sample needs one
+version alone, so there they go to one. Their clusters end with them: idle, each takes a twentieth of a processor.
 """
 
 from __future__ import annotations
