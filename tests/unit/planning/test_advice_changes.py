@@ -68,6 +68,8 @@ def test_a_budget_of_bare_pods_gets_a_lower_minimum() -> None:
     seen = shop(pods=[*bare, done], budgets=[over])
     change = advice.relax_budget(seen, replace(seen.budgets[0], expected=0))
     assert (patched(change.command), patched(change.back)) == ({"minAvailable": 1}, {"minAvailable": 2})
+    more = advice.relax_budget(seen, replace(seen.budgets[0], expected=5))
+    assert patched(more.command) == {"minAvailable": 4}, "by the count of its controller, where that has one"
 
 
 def test_a_budget_that_cannot_be_counted_gets_a_number_instead() -> None:

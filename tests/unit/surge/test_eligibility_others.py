@@ -108,6 +108,12 @@ def test_waiting_names_what_is_missing() -> None:
     world.act()
     assert why(world) == ""
 
+    def fewer(listed: Listed) -> None:
+        for raw in (*listed["deployments"], *listed["replica_sets"]):
+            raw["status"]["availableReplicas"] = 1
+
+    assert why(world, but=fewer) == "1 of 2 pods are available (minReadySeconds 0)"
+
     def young(listed: Listed) -> None:
         for raw in (*listed["deployments"], *listed["replica_sets"]):
             raw["spec"]["minReadySeconds"] = 30
