@@ -10,7 +10,6 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from support import sampling
 from support.arena import Arena, Workload
 from support.plays import Player, Run
 from support.watching import Seen, Watch
@@ -42,7 +41,8 @@ def spent(seen: Seen, run: Run, nodes: int) -> None:
     assert run.answer["summary"]["evicted"] == len(seen.evictions())
 
 
-@pytest.mark.parametrize("count", sampling.first(1, [1, 2]))
+@pytest.mark.whole
+@pytest.mark.parametrize("count", [2, 1])
 def test_a_drain_of_crowded_nodes_keeps_to_its_requests(
     arena: Arena, play: Player, watching: Watch, count: int
 ) -> None:

@@ -34,6 +34,7 @@ RULES: list[Json] = [
 ]
 
 
+@pytest.mark.whole
 def test_pods_leave_by_rules(arena: Arena, play: Player, watching: Watch) -> None:
     here, _unused, _third = arena.nodes(3)
     arena.deployment("front", 3, on=here)

@@ -136,6 +136,7 @@ def test_what_is_blocked_is_left_out_and_done_by_the_same_command(
     assert seen.dark_seconds(web) == 0
 
 
+@pytest.mark.whole
 def test_one_of_three_becomes_unreachable(arena: Arena, play: Player, watching: Watch) -> None:
     bad, two, three, _unused = arena.nodes(4)
     unplug = play.kubectl_task(f"annotate node {bad} lab.kubeops.io/node=down")
