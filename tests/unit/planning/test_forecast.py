@@ -34,10 +34,15 @@ def pod(name: str, on: str, cpu: str = "1500m", **spec: t.Any) -> Raw:
 
 
 def made(
-    nodes: list[Raw], pods: list[Raw], waves: list[tuple[str, ...]], route: drain_policy.Route = "evict", **more: t.Any
+    nodes: list[Raw],
+    pods: list[Raw],
+    waves: list[tuple[str, ...]],
+    route: drain_policy.Route = "evict",
+    namespaces: t.Sequence[Raw] = (),
+    **more: t.Any,
 ) -> tuple[list[drain_policy.PodPlan], dict[str, forecast.Forecast]]:
     found = {"nodes": [PARSERS["nodes"](raw) for raw in nodes], "pods": [PARSERS["pods"](raw) for raw in pods]}
-    snapshot = Snapshot.of(found)
+    snapshot = Snapshot.of({**found, "namespaces": namespaces})
     plans = [drain_policy.PodPlan(each, route, "", "", WEB) for each in snapshot.pods if each.node]
     return plans, forecast.forecasts(snapshot, plans, waves, **more)
 
@@ -232,13 +237,10 @@ def test_the_rules_that_keep_a_pod_off_the_other_nodes_are_named(spec: Raw, labe
 def test_namespaces_that_a_rule_selects_have_to_be_known(known: bool, fits: bool | None) -> None:
     term: Raw = {"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}, "namespaceSelector": {}}
     rule: Raw = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
-    raws: dict[str, list[Raw]] = {"nodes": [node("n1"), node("n2")], "pods": [pod("a", "n1", **rule)]}
-    listed: dict[str, list[t.Any]] = {kind: [PARSERS[kind](raw) for raw in found] for kind, found in raws.items()}
-    if known:
-        listed["namespaces"] = [{"metadata": {"name": "shop"}}]
-    snapshot = Snapshot.of(listed)
-    plans = [drain_policy.PodPlan(snapshot.pods[0], "evict", "", "", WEB)]
-    assert forecast.forecasts(snapshot, plans, [("n1",)])["a"].fits is fits
+    namespaces: list[Raw] = [{"metadata": {"name": "shop"}}] if known else []
+    nodes, pods = [node("n1"), node("n2")], [pod("a", "n1", **rule)]
+    _plans, found = made(nodes, pods, [("n1",)], namespaces=namespaces)
+    assert found["a"].fits is fits
 
 
 @pytest.mark.parametrize(("tolerated", "target"), [(False, "n3"), (True, "n2")])

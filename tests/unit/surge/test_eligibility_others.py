@@ -115,9 +115,9 @@ def test_waiting_names_what_is_missing() -> None:
     assert why(world, but=fewer) == "1 of 2 pods are available (minReadySeconds 0)"
 
     def young(listed: Listed) -> None:
+        fewer(listed)
         for raw in (*listed["deployments"], *listed["replica_sets"]):
             raw["spec"]["minReadySeconds"] = 30
-            raw["status"]["availableReplicas"] = 1
 
     assert why(world, but=young) == "1 of 2 pods are available (minReadySeconds 30)"
     world.sim.controller(workloads.Deployments).stop()
