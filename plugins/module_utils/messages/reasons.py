@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 Severity = t.Literal["blocker", "warning", "info"]
+"""What keeps a node from being taken out comes first."""
 
 
 @dataclass(frozen=True, slots=True)

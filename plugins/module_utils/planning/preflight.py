@@ -202,8 +202,8 @@ def findings(
         *webhook_findings(snapshot, plans, waves),
         *newcomers.findings(snapshot, plans, waves, terminating),
     ]
-    order: dict[reasons.Severity, int] = {"blocker": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+    order = t.get_args(reasons.Severity)
+    return tuple(sorted(found, key=lambda finding: order.index(finding.severity)))
 
 
 def _options(asked: DraftOptions) -> t.Iterator[reasons.Finding]:

@@ -61,8 +61,8 @@ class Axis:
         """A few round instants; labels are times of day, or ``relative`` count from the start."""
         start = self.starts[0]
         length = max(self.seconds, 0.001)
-        step = next((s for s in STEPS if length / s <= MAX_TICKS), 0.0)
-        step = step or DAY_SECONDS * math.ceil(length / DAY_SECONDS / MAX_TICKS)
+        days = DAY_SECONDS * math.ceil(length / DAY_SECONDS / MAX_TICKS)
+        step = next((s for s in STEPS if length / s <= MAX_TICKS), days)
         origin = start if relative else 0.0
         first = math.ceil((start - origin) / step - 1e-9)
         moments = (origin + step * (first + n) for n in range(MAX_TICKS + 2))

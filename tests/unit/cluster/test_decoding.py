@@ -338,6 +338,11 @@ def test_times_of_the_api_are_parsed_and_others_are_not_known() -> None:
     )
 
 
+def test_the_zero_time_of_go_and_the_last_year_are_no_times() -> None:
+    years = {year: decoding.moment(f"{year:04}-06-01T00:00:00Z") for year in (1, 2, 9998, 9999)}
+    assert [year for year, found in years.items() if found] == [2, 9998]
+
+
 @pytest.mark.parametrize("seconds", [2**63 - 1, -(2**63), 1e300])
 def test_no_time_is_too_late_for_an_error(seconds: float) -> None:
     assert decoding.later(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), seconds) is None

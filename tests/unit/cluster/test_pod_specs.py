@@ -61,6 +61,37 @@ def test_volumes_that_name_nothing_are_none() -> None:
     assert ([one["name"] for one in found.volumes], found.claims, found.empty_dirs) == (["b"], (), ())
 
 
+@pytest.mark.parametrize(
+    ("spec", "source", "expected"),
+    [
+        pytest.param({"containers": ["/data"]}, {}, {}, id="nothing is known"),
+        pytest.param({}, {}, {}, id="nobody mounts it"),
+        pytest.param({"containers": ["/data"]}, {"medium": "Memory"}, {"v": "in memory"}, id="memory"),
+        pytest.param({"containers": ["/tmp"]}, {}, {"v": "temporary files"}, id="temporary"),
+        pytest.param({"containers": ["/tmp", "/data"]}, {}, {}, id="somewhere it is not temporary"),
+        pytest.param({"sidecars": ["/var/tmp/x"]}, {}, {"v": "temporary files"}, id="a sidecar's temporary files"),
+        pytest.param({"sidecars": ["/data"], "inits": ["/data"]}, {}, {"v": "sidecars"}, id="a sidecar"),
+        pytest.param({"sidecars": ["/data"], "containers": ["/data"]}, {}, {}, id="not of a sidecar alone"),
+        pytest.param({"inits": ["/data"]}, {}, {"v": "init containers"}, id="an init container"),
+        pytest.param({"inits": ["/tmp"]}, {}, {"v": "init containers"}, id="an init container's temporary files"),
+        pytest.param({"inits": ["/data"], "containers": ["/data"]}, {}, {}, id="handed to a container"),
+    ],
+)
+def test_what_says_that_the_data_of_an_empty_dir_seldom_has_to_last(spec: Raw, source: Raw, expected: Raw) -> None:
+    mounted = {
+        kind: [{"volumeMounts": [{"name": "v", "mountPath": path}, {"name": "w"}]} for path in spec.get(kind, ())]
+        for kind in ("containers", "sidecars", "inits")
+    }
+    sidecars = [{**container, "restartPolicy": "Always"} for container in mounted["sidecars"]]
+    volumes: list[Raw] = [{"name": "v", "emptyDir": source}, {"name": "w", "hostPath": {"path": "/tmp"}}]
+    found = {
+        "volumes": volumes,
+        "containers": mounted["containers"],
+        "initContainers": [*sidecars, *mounted["inits"]],
+    }
+    assert pod_specs.scratch(found) == expected
+
+
 @pytest.mark.parametrize("key", ["containerStatuses", "initContainerStatuses"])
 def test_requests_in_force_and_those_allocated_count_during_a_resize(key: str) -> None:
     resized = {"name": "c", "resources": ONE, "allocatedResources": {"cpu": "2"}}

@@ -10,7 +10,10 @@ import typing as t
 
 import pytest
 
-from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_background import BackgroundCalls
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_background import (
+    MAX_PARALLEL,
+    BackgroundCalls,
+)
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.run_context import Context
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 
@@ -51,3 +54,20 @@ def test_the_loop_gets_what_a_work_raised() -> None:
 
     with World() as world, pytest.raises(ZeroDivisionError):
         world.process("me").run(loop)
+
+
+def test_what_is_under_way_is_waited_for_at_the_end_and_nothing_more_is_begun() -> None:
+    def loop(ctx: Context) -> list[str]:
+        aside = BackgroundCalls(ctx, "test", lambda: None)
+        names = [f"call {number}" for number in range(MAX_PARALLEL + 1)]
+        for name in names:
+            aside.start(name, lambda: ctx.clock.sleep(2.0))
+        ctx.clock.sleep(1.0)
+        aside.close()
+        ended = [name for name in names if aside.done(name)]
+        ctx.clock.sleep(5.0)
+        assert [name for name in names if aside.done(name)] == ended
+        return ended
+
+    with World() as world:
+        assert len(world.process("me").run(loop)) == MAX_PARALLEL

@@ -157,6 +157,7 @@ def test_nothing_is_made_up_without_the_configuration() -> None:
     view = View(world(1).snapshot, None, {}, LATER)
     assert code(raw({"phase": "Failed", "reason": "ForbiddenMigratePod"}), view) == "forbidden"
     assert code(raw(RUNS, CREATED, reservation="r"), view) == "no_scheduler"
+    assert code(raw({}), view) == "not_arbitrated"
 
 
 def test_a_successor_of_the_name_is_not_the_pod() -> None:

@@ -125,6 +125,12 @@ def test_a_budget_that_is_spent_is_told_once(laid: dict[str, t.Any], told: int) 
         assert "budget_spent" not in findings(found, ("n1",), told_already)
 
 
+def test_a_budget_that_never_allows_an_eviction_is_not_one_to_wait_for() -> None:
+    found = web(3, here=1, budgets=[budget("b", 0, **NEVER)])
+    plans = [replace(plan, route="evict") for plan in planned(found)]
+    assert "budget_spent" not in findings(found, ("n1",), plans)
+
+
 def test_a_budget_that_is_spent_is_told_with_the_node_of_its_first_pod() -> None:
     found = web(4, here=2, budgets=[budget("b", 0, **SPENT)])
     plans = planned(found)

@@ -317,3 +317,156 @@ def test_containers_of_all_kinds_get_the_image_of_the_copy() -> None:
     assert [c["name"] for c in (*spec["containers"], *spec["initContainers"])] == ["a", "b", "i"]
     assert {c["image"] for c in (*spec["containers"], *spec["initContainers"])} == {workload_copies.IMAGE}
     assert spec["automountServiceAccountToken"] is False
+
+
+def named(name: str, **fields: t.Any) -> Raw:
+    return {"metadata": {"name": name, "uid": "u", "labels": {}}, **fields}
+
+
+def test_the_ground_is_made_first_and_keeps_every_field_of_a_class() -> None:
+    found = made(
+        namespaces=[named("shop")],
+        priority_classes=[named("high", value=5, globalDefault=False)],
+        storage_classes=[named("fast", provisioner="d")],
+        runtime_classes=[named("vm", handler="h")],
+    )
+    assert found.steps["ground"] == [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 5,
+            "globalDefault": False,
+        },
+        {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "d"},
+        {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "vm"}, "handler": "h"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("priorityClassName", "high", True),
+        ("priorityClassName", "system-node-critical", True),
+        ("priorityClassName", "unknown", False),
+        ("runtimeClassName", "vm", True),
+        ("runtimeClassName", "unknown", False),
+    ],
+)
+def test_pods_keep_classes_that_the_copy_has(name: str, value: str, kept: bool) -> None:
+    found = made(
+        pods=[pod("web", None, **{name: value})], priority_classes=[named("high")], runtime_classes=[named("vm")]
+    )
+    assert one(found, "pods", "Pod")["spec"].get(name) == (value if kept else None)
+
+
+@pytest.mark.parametrize(
+    ("ready", "switch"),
+    [
+        ("True", {}),
+        ("False", {copies.NODE_SWITCH: "not-ready"}),
+        ("Unknown", {copies.NODE_SWITCH: "down"}),
+        (None, {}),
+    ],
+)
+def test_a_node_is_simulated_with_what_it_has_and_as_ready_as_it_is(ready: str | None, switch: Raw) -> None:
+    conditions = [
+        {"type": "PIDPressure", "status": "False"},
+        {"type": "DiskPressure", "status": "True", "reason": "Full"},
+        {"type": "KernelDeadlock", "status": "False"},
+    ]
+    conditions += [{"type": "Ready", "status": ready}] if ready else []
+    status = {"allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"}, "nodeInfo": {"osImage": "x"}}
+    node = {
+        "metadata": {"name": "n2", "annotations": {"own": "kept no more"}},
+        "spec": {"unschedulable": True, "taints": None},
+        "status": {**status, "conditions": conditions},
+    }
+    found = copies.copy(snapshot_files.Snapshot("v1.36.3", "", False, {"nodes": [node]}, []), stop=1.0)
+    (copied,) = found.steps["nodes"]
+    assert copied["metadata"] == {"name": "n2", "annotations": {"kwok.x-k8s.io/node": "fake", **switch}}
+    assert copied["spec"] == {"unschedulable": True}
+    assert copied["status"] == {**status, "addresses": [{"type": "Hostname", "address": "n2"}]}
+    message = {"message": "as in the cluster that was copied"}
+    assert found.conditions == {
+        "n2": [
+            {"type": "DiskPressure", "status": "True", "reason": "Full", **message},
+            {"type": "KernelDeadlock", "status": "False", "reason": "Copied", **message},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"ports": [{"port": 80}], "selector": {"app": "a"}}, {"ports": [{"port": 80}], "selector": {"app": "a"}}),
+        ({"ports": [{"port": 80}], "headless": True}, {"ports": [{"port": 80}], "clusterIP": "None"}),
+        ({"ports": [], "headless": False}, {"clusterIP": "None"}),
+    ],
+)
+def test_services_without_an_address_or_a_port_are_headless(spec: Raw, expected: Raw) -> None:
+    assert one(made(services=[{"metadata": meta("web"), "spec": spec}]), "rules", "Service")["spec"] == expected
+
+
+def test_autoscalers_keep_their_limits_and_are_told_of_as_they_do_not_scale() -> None:
+    assert notes.note("autoscaling") not in made().notes
+    scaler = {"metadata": meta("web"), "spec": {"minReplicas": 1, "maxReplicas": 3}}
+    found = made(autoscalers=[scaler])
+    spec = one(found, "rules", "HorizontalPodAutoscaler")["spec"]
+    assert (spec["minReplicas"], spec["maxReplicas"], len(spec["metrics"])) == (1, 3, 1)
+    assert notes.note("autoscaling") in found.notes
+
+
+def test_claims_quotas_and_limits_are_copied_as_they_are_and_a_volume_knows_its_claim() -> None:
+    claim = {"namespace": "shop", "name": "data"}
+    volume = named("v", spec={"capacity": {"storage": "1Gi"}}, claim=claim)
+    raw = {"metadata": meta("x"), "spec": {"hard": {"pods": "5"}}}
+    found = made(volumes=[volume], claims=[raw], quotas=[raw], limits=[raw])
+    assert one(found, "storage", "PersistentVolume")["spec"]["claimRef"] == {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        **claim,
+    }
+    copied = [
+        one(found, "storage", "PersistentVolumeClaim"),
+        one(found, "rules", "ResourceQuota"),
+        one(found, "rules", "LimitRange"),
+    ]
+    assert [each["spec"] for each in copied] == [raw["spec"]] * 3
+
+
+def test_a_mirror_pod_keeps_its_node_and_a_pod_of_a_job_its_end() -> None:
+    job = {"metadata": meta("once"), "spec": {"template": TEMPLATE}}
+    found = made(
+        jobs=[job],
+        pods=[pod("etcd", ("Node", "n1", "uid-n1")), pod("once-1", ("Job", "once", "uid-once"))],
+    )
+    mirror, worker = found.steps["pods"]
+    assert mirror["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "n1", "controller": True}
+    ]
+    assert "finalizers" not in mirror["metadata"]
+    assert worker["metadata"]["finalizers"] == [workload_copies.JOB_FINALIZER]
+    assert worker["metadata"]["annotations"][workload_copies.COMPLETE] == "never"
+    copied = one(found, "owners", "Job")["spec"]
+    assert copied["manualSelector"] is True
+    assert copied["template"]["metadata"]["annotations"][workload_copies.COMPLETE] == "never"
+    assert notes.note("job", "Job shop/once") in found.notes
+    assert found.members == {}
+
+
+def test_pods_of_other_nodes_and_those_that_are_not_bound_are_left_out() -> None:
+    foreign = ("Cluster", "db", "uid-db")
+    pods = [pod("here", None), pod("there", foreign, nodeName="n9"), pod("nowhere", None, nodeName="")]
+    found = made(pods=pods)
+    assert [raw["metadata"]["name"] for raw in found.steps["pods"]] == ["here"]
+    assert found.ready == {("shop", "here")}
+    assert found.steps["owners"] == []
+
+
+def test_the_owner_of_a_replica_set_that_the_copy_lacks_is_named() -> None:
+    found = made(replica_sets=[workload("web-1", ("Rollout", "web", "uid-gone")), workload("own")])
+    assert [raw["kind"] for raw in found.steps["owners"]] == ["ReplicaSet", "ReplicaSet"]
+    told = [note for note in found.notes if note == notes.note("owner", "ReplicaSet shop/web-1", "Rollout")]
+    assert len(told) == 1
