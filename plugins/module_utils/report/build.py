@@ -280,10 +280,10 @@ def _totals(
         services_watched=max(filter(None, looked), default=None),
         services_changed=len(services),
         services_dark=sum(bool(s.dark) for s in services),
-        dark_seconds=round(sum(s.dark_seconds for s in services), 3),
-        watched_seconds=round(sum(span.seconds for span in watched) + before.watched_seconds, 3),
-        out_seconds=round(out + before.out_seconds, 3),
-        seconds=None if started is None or ended is None else round(ended - started, 3),
+        dark_seconds=sum(s.dark_seconds for s in services),
+        watched_seconds=sum(span.seconds for span in watched) + before.watched_seconds,
+        out_seconds=out + before.out_seconds,
+        seconds=None if started is None or ended is None else ended - started,
         moving_seconds=_moving(nodes),
         forecast_seconds=forecast.estimate if forecast else None,
         forecast_range=forecast.estimate_range if forecast else None,
@@ -307,7 +307,7 @@ def _moving(nodes: t.Iterable[model.NodeLine]) -> float | None:
     total = 0.0
     for found in waves.values():
         total += max(end for _start, end in found) - min(start for start, _end in found)
-    return round(total, 3)
+    return total
 
 
 def _verdict(

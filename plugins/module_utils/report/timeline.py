@@ -325,7 +325,7 @@ def _lane(
         outcome=outcome or _unsaid(raw, moved=moved),
         reason=reason,
         waited_seconds=waited,
-        held_seconds=next((round(s.seconds, 3) for s in spans if s.phase == "blocked"), None),
+        held_seconds=next((s.seconds for s in spans if s.phase == "blocked"), None),
         moved=moved,
         failed=bool(end and (end.failed or (end is outcomes.PodOutcome.NOT_MOVED and blocker))),
         refused=len(refused),
@@ -462,7 +462,7 @@ def _service(
         lowest=0 if before else min(counts, default=0),
         highest=max(counts, default=0),
         dark=tuple(dark),
-        below_seconds=round(below, 3),
+        below_seconds=below,
     )
 
 

@@ -28,6 +28,10 @@ def test_what_the_newer_version_takes() -> None:
     assert {fault.code for fault in found(custom)} == {"too_new"}
     one = errors(found({**custom, "CustomPriority/evictionOrder": levels[:1]}, "1.8.0"))
     assert [fault.code for fault in one] == ["out_of_range"]
+    for level, told in ((None, 1), ({"name": "spot"}, 1), ({"name": "spot", "nodeSelector": {}}, 0)):
+        wrong = errors(found({**custom, "CustomPriority/evictionOrder": [levels[0], level]}, "1.8.0"))
+        of_selector = [fault.code for fault in wrong if fault.path.endswith(".args.evictionOrder[1].nodeSelector")]
+        assert of_selector == ["required"] * told
 
 
 LOW, HIGH = (f"{LNL}/nodePools[0].{key}" for key in ("lowThresholds", "highThresholds"))

@@ -150,7 +150,13 @@ def test_the_object_limiter_holds_a_job_that_runs() -> None:
         reservationOptions={"template": {"spec": {"owners": [owner]}}},
     )
     view = world()
-    assert code(raw(RUNS), View(view.snapshot, view.controller, {"other": Job.of(other)}, LATER)) == "object_limiter"
+    limited = verdict(Job.of(raw(RUNS)), View(view.snapshot, view.controller, {"other": Job.of(other)}, LATER))
+    alone = verdict(Job.of(raw(RUNS)), view)
+    assert limited
+    assert alone
+    assert (limited.code, alone.code) == ("object_limiter", "object_limiter")
+    assert "left no trace" in alone.message
+    assert "left no trace" not in limited.message
 
 
 def test_nothing_is_made_up_without_the_configuration() -> None:

@@ -53,6 +53,12 @@ def test_a_pod_goes_where_there_is_room_and_the_next_wave_knows() -> None:
     assert (found["a"].fits, found["b"].fits) == (True, True)
 
 
+def test_pods_prefer_nodes_that_do_not_leave_later() -> None:
+    nodes, pods = [node("n1"), node("n2", "9"), node("n3")], [pod("a", "n1")]
+    for waves, target in (([("n1",)], "n2"), ([("n1",), ("n2", "gone")], "n3")):
+        assert made(nodes, pods, waves)[1]["a"].target == target
+
+
 @pytest.mark.parametrize(("key", "target"), [("maintenance.kubeops.io/in-progress", "n1"), ("dedicated", None)])
 def test_a_node_comes_back_without_our_taint_and_with_those_of_others(key: str, target: str | None) -> None:
     nodes = [node("n1", taints=[{"key": key, "effect": "NoSchedule"}]), node("n2")]

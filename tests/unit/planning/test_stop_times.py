@@ -60,6 +60,13 @@ UNKNOWN = queues.StopTime(2.0, 2.0, 30.0)
 
 
 @pytest.mark.parametrize(
+    ("grace", "expected"), [(0.0, (0.0, 0.0, 0.0)), (1.0, (1.0, 1.0, 1.0)), (29.0, (2.0, 29.0, 29.0)), (30.0, UNKNOWN)]
+)
+def test_of_a_pod_without_a_workload_its_grace_period_is_known(grace: float, expected: tuple[float, ...]) -> None:
+    assert queues.of(snapshot(), None, grace) == expected
+
+
+@pytest.mark.parametrize(
     ("pods", "spec", "expected"),
     [
         pytest.param([member(1, 0, 10), member(0, 17, 30)], {}, (7, 7, 7), id="one after the other"),
