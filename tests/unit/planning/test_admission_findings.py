@@ -102,6 +102,9 @@ def test_a_webhook_without_an_endpoint_lets_no_successor_be_created() -> None:
     (found,) = told(namespaceSelector=HERE)
     assert (found.code, found.severity, found.nodes) == ("webhook_down", "blocker", ("n1",))
     assert "Service guard/policy" in found.message
+    assert "no successor of 1 pod (" in found.message
+    (found,) = told(pod("web-3", "n2", owned("ReplicaSet", "web")), namespaceSelector=HERE)
+    assert "no successor of 2 pods (" in found.message
     assert "Deployment shop/web" in found.message
     assert [one.code for one in told(endpoints=["p"], ready=False, namespaceSelector=HERE)] == ["webhook_down"]
 

@@ -53,7 +53,11 @@ RULES: tuple[Raw, ...] = (
     {**evenly(nodeAffinityPolicy="Ignore"), "nodeSelector": {ZONE: "b"}},
 )
 DEEDS = st.lists(
-    st.tuples(st.sampled_from(("take", "leave", "close", "reopen")), st.integers(0, 7), st.sampled_from(NODES)),
+    st.tuples(
+        st.sampled_from(("take", "leave", "close", "reopen")),
+        st.integers(0, 2 * len(RULES) - 1),
+        st.sampled_from(NODES),
+    ),
     max_size=25,
 )
 
@@ -63,7 +67,7 @@ DEEDS = st.lists(
 def test_an_answer_does_not_depend_on_what_was_asked_before(deeds: list[tuple[str, int, str]], apps: list[str]) -> None:
     nodes = {name: node(name, "ab"[number % 2]) for number, name in enumerate(NODES)}
     pods = [pod(f"p{number}", app, "", **rule) for number, (app, rule) in enumerate(zip(apps, RULES, strict=True))]
-    guests = [world.PodInfo.successor(each, {}) for each in pods]
+    guests = [*(world.PodInfo.successor(each, {}) for each in pods), *map(world.PodInfo.of, pods)]
     kept = filters.Filters(world.World(snapshots.Snapshot(nodes=nodes)))
     there: dict[int, str] = {}
     closed: set[str] = set()
@@ -81,12 +85,12 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(deeds: list[tuple[st
             kept.around.reopen(name, ())
             closed.discard(name)
         kept.answer(guest)
-    fresh = filters.Filters(world.World(snapshots.Snapshot(nodes=nodes)))
+    fresh = world.World(snapshots.Snapshot(nodes=nodes))
     for number, name in there.items():
-        fresh.around.take(guests[number], name)
+        fresh.take(guests[number], name)
     for name in closed:
-        fresh.around.close(name)
-    assert [kept.answer(guest) for guest in guests] == [fresh.answer(guest) for guest in guests]
+        fresh.close(name)
+    assert [kept.answer(guest) for guest in guests] == [filters.Filters(fresh).answer(guest) for guest in guests]
     crowds = {name: crowd for crowd, places in kept.around.by_crowd.items() for name in places}
     assert crowds == {name: sum(there[number] == name for number in there) for name in NODES}
 

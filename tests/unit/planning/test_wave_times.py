@@ -72,3 +72,28 @@ def test_where_task_files_run_before_pods_none_leaves_before_all_surges_have_tak
     assert {plan.route for plan in plans} == {"surge", "evict"}
     seconds = [wave_seconds(seen, plans, [("n1",)], apart=apart)[0] for apart in (False, True)]
     assert seconds[1] - seconds[0] == 10
+
+
+@pytest.mark.parametrize(
+    ("grace", "apart", "parts"),
+    [
+        pytest.param(0, False, {"starts": 10.0, "stops": 2.0}, id="the surge is waited for"),
+        pytest.param(4, False, {"starts": 6.0, "stops": 6.0}, id="while others leave first"),
+        pytest.param(10, False, {"starts": 0.0, "stops": 12.0}, id="it has taken over when they are gone"),
+        pytest.param(20, False, {"starts": 0.0, "stops": 22.0}, id="long before they are gone"),
+        pytest.param(20, True, {"starts": 10.0, "stops": 22.0}, id="they do not leave before it"),
+    ],
+)
+def test_surges_are_made_while_what_leaves_before_them_ends(grace: int, apart: bool, parts: dict[str, float]) -> None:
+    api = [pod(f"api-{on}", on, owned("ReplicaSet", "api"), labels={"app": "api"}) for on in ("n1", "n2", "n3")]
+    parts_of_api = deployment("api", 3)
+    seen = snapshot(deployment("web", 1), parts_of_api, pods=[pod("web-0", owner=owned("ReplicaSet", "web")), *api])
+    first, last = sorted(planned(seen), key=lambda plan: plan.route)
+    assert (first.route, last.route) == ("evict", "surge")
+    first = replace(first, pod=replace(first.pod, grace_seconds=grace))
+    last = replace(last, policy=replace(last.policy, order=1))
+    [found] = wave_times.wave_times(seen, [first, last], [("n1",)], apart=apart)
+    assert found.surges == 10.0
+    assert {name: value for name, value in found.parts.to_dict().items() if value and name != "steps"} == {
+        name: value for name, value in parts.items() if value
+    }
