@@ -34,6 +34,9 @@ _SKIPPED = ("apiVersion", "kind", "profiles")
 OWN_POOL = "__default_node_pool__"
 """The pool of LowNodeLoad's settings outside of ``nodePools`` (``conversion_plugins.go``)."""
 
+SHOWN = 80
+"""So many characters of a value are shown."""
+
 OVERRIDDEN = ("leaderElection", "clientConnection", "healthzBindAddress", "metricsBindAddress")
 """Settings that are not compared: command-line flags may override them."""
 
@@ -169,7 +172,7 @@ class _Walk:
 
     def conflict(self, path: str, wanted: t.Any, running: t.Any) -> None:
         self.conflicts.append(
-            f"{path}: wanted {values.shown(wanted, 80)}, running {values.shown(running, 80)}"
+            f"{path}: wanted {values.shown(wanted, SHOWN)}, running {values.shown(running, SHOWN)}"
         )
 
     def value(self, field: schemas.Field, wanted: t.Any, running: t.Any, path: str) -> None:
@@ -222,7 +225,7 @@ class _Walk:
             self.fields(field, {}, running, path)
         elif not _runs_as_default(field, running):
             self.extras.append(
-                f"{path}: running {values.shown(running, 80)}, which is not configured"
+                f"{path}: running {values.shown(running, SHOWN)}, which is not configured"
             )
 
 

@@ -29,7 +29,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 DESCHEDULER = "koord-descheduler"
 SCHEDULER = "koord-scheduler"
-CHARTS = (installation.DEFAULT_LOCATIONS["koordinator"], installation.DEFAULT_LOCATIONS["ack"])
+CHART = installation.DEFAULT_LOCATIONS["koordinator"]
+CHARTS = (CHART, installation.DEFAULT_LOCATIONS["ack"])
 ANYWHERE = installation.Location("", "", "", "")
 """A place of which nothing is given."""
 
@@ -95,11 +96,10 @@ def installations(
 def completed(place: installation.Location, workload: objects.Raw) -> installation.Location:
     """The place with the ConfigMap and key that the containers read, or else the charts'."""
     config_map, key = _mounted(workload) if workload else ("", "")
-    chart = CHARTS[0]
     return replace(
         place,
-        config_map=place.config_map or config_map or chart.config_map,
-        key=place.key or key or chart.key,
+        config_map=place.config_map or config_map or CHART.config_map,
+        key=place.key or key or CHART.key,
     )
 
 
@@ -191,13 +191,12 @@ def none(given: installation.Location, found: t.Sequence[Installation]) -> reaso
         return reasons.Finding(
             "no_controller", message, remedy, "blocker", f"Deployment {found[0].name}"
         )
-    chart = CHARTS[0]
     where = f" in namespace {given.namespace}" if given.namespace else ""
     what = f"Deployment {given.deployment or f'that runs {DESCHEDULER}'}"
     message = f"There is no {what}{where}: nothing works on PodMigrationJobs."
     options = " and ".join(drain_policy.KOORDINATOR[:2])
     remedy = f"Install koord-descheduler, or set {options} to the ones it has."
-    name = f"{given.namespace or chart.namespace}/{given.deployment or chart.deployment}"
+    name = f"{given.namespace or CHART.namespace}/{given.deployment or CHART.deployment}"
     return reasons.Finding("no_controller", message, remedy, "blocker", f"Deployment {name}")
 
 

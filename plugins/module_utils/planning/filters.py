@@ -179,8 +179,6 @@ def preference(guest: world.PodInfo, place: world.NodeInfo) -> tuple[int, int]:
 
     The lower the better.
     """
-    if not place.taints and not guest.spec.get("affinity"):
-        return 0, 0
     taints = weight = 0
     for taint in place.taints:
         soft = taint.get("effect") == "PreferNoSchedule"

@@ -59,6 +59,14 @@ def test_pods_prefer_nodes_that_do_not_leave_later() -> None:
         assert made(nodes, pods, waves)[1]["a"].target == target
 
 
+def test_without_rights_to_read_drivers_no_pod_with_a_volume_is_forecast() -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    nodes, pods = [node("n1"), node("n2")], [pod("a", "n1", "1", volumes=[claim]), pod("b", "n1", "1")]
+    found = made(nodes, pods, [("n1",)], with_volumes=False)[1]
+    assert {name: one.fits for name, one in found.items()} == {"a": None, "b": True}
+    assert "may not list csinodes and storageclasses" in found["a"].text
+
+
 @pytest.mark.parametrize(("key", "target"), [("maintenance.kubeops.io/in-progress", "n1"), ("dedicated", None)])
 def test_a_node_comes_back_without_our_taint_and_with_those_of_others(key: str, target: str | None) -> None:
     nodes = [node("n1", taints=[{"key": key, "effect": "NoSchedule"}]), node("n2")]
