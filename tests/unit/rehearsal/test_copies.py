@@ -355,9 +355,9 @@ def test_the_ground_is_made_first_and_keeps_every_field_of_a_class() -> None:
     ],
 )
 def test_pods_keep_classes_that_the_copy_has(name: str, value: str, kept: bool) -> None:
-    found = made(
-        pods=[pod("web", None, **{name: value})], priority_classes=[named("high")], runtime_classes=[named("vm")]
-    )
+    web = pod("web", None)
+    web["spec"][name] = value
+    found = made(pods=[web], priority_classes=[named("high")], runtime_classes=[named("vm")])
     assert one(found, "pods", "Pod")["spec"].get(name) == (value if kept else None)
 
 
