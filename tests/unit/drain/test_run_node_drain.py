@@ -20,6 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain.run_node_drain import NodeDrain
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.outcomes import DrainOutcome, PodOutcome
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import PodPlan, Route
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.pod_rules import PodPolicy
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_pod_drain import PodDrain, State
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state.node_records import Record
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
@@ -229,3 +230,68 @@ def test_of_a_closed_node_no_progress_is_told() -> None:
         me = world.process("me")
         run_drain.Progress(me.ctx()).tell([node_drain(outcome=DrainOutcome.FAILED)], [], [])
         assert me.told == []
+
+
+WEB = Ref("Deployment", "web", "shop", "uid-web", "apps/v1")
+DB = Ref("StatefulSet", "db", "shop", "uid-db", "apps/v1")
+
+
+def ordered(one: PodDrain, order: int, workload: Ref | None = None) -> PodDrain:
+    policy = PodPolicy(rule="rules[1]" if order else "", order=order)
+    one.plan = replace(one.plan, policy=policy, workload=workload)
+    return one
+
+
+def test_a_pod_of_a_later_order_waits_for_its_turn_and_that_begins_when_the_others_are_gone() -> None:
+    first, then = ordered(move("waiting"), 0, WEB), ordered(move("waiting"), 5, DB)
+    node = node_drain(first, then)
+    assert run_node_drain.set_turns([node], 11.0) == {DB.uid}
+    assert [(one.waits_for_turn, one.turn_at) for one in (first, then)] == [(False, 11.0), (True, None)]
+    blocked = then.blocked_by or {}
+    assert (blocked["kind"], blocked["name"]) == ("Pod", first.pod.name)
+    assert blocked["message"] == f"by rules[1] it leaves after {first.pod.ref}, which is still there"
+    first.end("gone", PodOutcome.EVICTED, 12.0)
+    assert run_node_drain.set_turns([node], 13.0) == frozenset()
+    assert (then.waits_for_turn, then.turn_at, then.blocked_by) == (False, 13.0, None)
+    then.block(WEB, "Its budget allows nothing.")
+    run_node_drain.set_turns([node], 14.0)
+    assert then.turn_at == 13.0
+    assert then.blocked_by is not None
+
+
+def test_a_pod_that_is_leaving_goes_on_whoever_would_leave_before_it() -> None:
+    first, then = ordered(move("waiting"), 0), ordered(move("leaving"), 5)
+    run_node_drain.set_turns([node_drain(first, then)], 11.0)
+    assert (then.waits_for_turn, then.turn_at) == (False, 11.0)
+
+
+def test_nodes_do_not_wait_for_each_other_and_closed_ones_for_nobody() -> None:
+    first, then = ordered(move("waiting"), 0), ordered(move("waiting"), 5)
+    late, last = ordered(move("waiting"), 0), ordered(move("waiting"), 5)
+    closed = node_drain(late, last, outcome=DrainOutcome.TIMED_OUT)
+    run_node_drain.set_turns([node_drain(first), node_drain(then), closed], 11.0)
+    assert [one.turn_at for one in (first, then, late, last)] == [11.0, 11.0, None, None]
+
+
+def test_a_pod_waits_for_its_surge_and_its_workload_for_none_of_those_that_may_leave() -> None:
+    held, leaving = ordered(move("waiting"), 0, WEB), ordered(move("leaving"), 0, WEB)
+    node = node_drain(held)
+    assert run_node_drain.set_turns([node], 11.0, {WEB.uid: "no node has room"}) == {WEB.uid}
+    assert (held.waits_for_turn, (held.blocked_by or {})["message"]) == (True, "its surge waits: no node has room")
+    assert run_node_drain.set_turns([node_drain(held, leaving)], 12.0, {WEB.uid: "it starts"}) == frozenset()
+    assert run_node_drain.set_turns([node], 13.0) == frozenset()
+    assert (held.waits_for_turn, held.turn_at, held.blocked_by) == (False, 13.0, None)
+
+
+def test_only_a_pod_whose_turn_it_is_can_be_overdue() -> None:
+    policy = PodPolicy(rule="rules[0]", deadline=5.0)
+    late, early, waits, free = (move("waiting", turn_at=10.0) for _ in range(4))
+    for one in (late, early, waits):
+        one.plan = replace(one.plan, policy=policy)
+    early.turn_at, waits.waits_for_turn = 10.5, True
+    moves = [late, early, waits, free, move("waiting")]
+    assert run_node_drain.overdue(moves, 15.0) == []
+    assert run_node_drain.overdue(moves, 15.2) == [late]
+    run_node_drain.fail([late], 15.2)
+    assert (late.state, late.outcome) == ("failed", PodOutcome.DEADLINE)
+    assert late.reason == "the deadline of rules[0], 5 s, has passed. it is one of several."
