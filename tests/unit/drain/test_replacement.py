@@ -469,3 +469,57 @@ def test_what_says_how_a_pod_left_its_services_and_cannot_be_read_counts_for_not
     assert unserved.of(objects.Pod.of(let_go(annotations={names.UNSERVED: text}))) is None
     out = unserved.Unserved("2026-01-01T12:00:00Z", BOTH)
     assert unserved.of(objects.Pod.of(let_go(annotations={names.UNSERVED: out.text}))) == out
+
+
+SPENT = budget("b", 0, rule={"maxUnavailable": 0}, desired=3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        pytest.param(web(1), "If none comes to serve, it stays.", id="a single pod"),
+        pytest.param(
+            web(1, annotations=CONSENT),
+            "If none comes to serve, it is interrupted, which was allowed.",
+            id="one that may be interrupted",
+        ),
+        pytest.param(web(3), "If none comes to serve: ", id="one of several"),
+        pytest.param(web(3, budgets=[SPENT]), "", id="one that may not be evicted otherwise"),
+    ],
+)
+def test_what_is_done_if_no_replacement_comes_to_serve_is_told(seen: Snapshot, words: str) -> None:
+    found = only(seen, REPLACE)
+    assert found.route == "replace"
+    assert words in found.reason
+    assert ("If none comes to serve" in found.reason) is bool(words)
+
+
+def selecting(name: str, *keys: str) -> Raw:
+    return plain(name, {"selector": {key: LABELS[key] for key in keys}})
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param({}, "", id="of no Service"),
+        pytest.param(
+            {"selecting_services": [selecting("web", "app")]},
+            "It leaves its Services 5 s before it ends.",
+            id="of a Service",
+        ),
+        pytest.param(
+            {
+                "selecting_services": [selecting("web", "app")],
+                "network_policies": [plain("n", {"podSelector": {"matchLabels": {"app": "web"}}})],
+            },
+            "It stays in its Services until then: NetworkPolicy shop/n would change what it does about it",
+            id="of a Service by a label that a policy needs",
+        ),
+    ],
+)
+def test_whether_it_leaves_its_services_before_it_ends_is_told(found: Raw, words: str) -> None:
+    told = only(web(3, **found), dataclasses.replace(REPLACE, load_balancer_wait=5.0))
+    assert told.route == "replace"
+    assert words in told.reason
+    assert ("its Services" in told.reason) is bool(words)
+    assert "its Services" not in only(web(3, **found), REPLACE).reason

@@ -125,7 +125,7 @@ def test_what_is_configured_is_read() -> None:
     ("replicas", "amount", "limit"),
     [(1, None, 1), (3, None, 1), (4, None, 2), (10, None, 2), (11, None, 1), (100, None, 10), (0, None, 0)]
     # An explicit 0 and a percentage below one pod are 1, and nothing is more than all (GetMaxUnavailable).
-    + [(10, 0, 1), (10, "5%", 1), (10, "35%", 3), (3, 8, 3)],
+    + [(10, 0, 1), (10, "5%", 1), (10, "35%", 3), (199, "50%", 99), (3, 8, 3)],
 )
 def test_limits_per_workload_are_derived_as_in_the_source(replicas: int, amount: t.Any, limit: int) -> None:
     found = Controller(max_migrating_per_workload=amount, max_unavailable_per_workload=amount)

@@ -147,3 +147,9 @@ def test_what_is_wrong_with_rules_is_told(raws: list[t.Any], where: str, expecte
     assert rules == ()
     assert [fault[0] for fault in faults] == [where]
     assert expected in faults[0][2]
+
+
+def test_all_that_is_wrong_with_rules_is_told_at_once() -> None:
+    rules, faults = pod_rules.read(["skip", {"order": True}, {"skip": True, "grace": 3}])
+    assert rules == ()
+    assert [fault[0] for fault in faults] == ["rules[0]", "rules[1].order", "rules[2].grace"]

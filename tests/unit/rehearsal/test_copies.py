@@ -118,6 +118,7 @@ def test_a_controller_that_the_copy_lacks_has_a_stand_in_and_is_named() -> None:
     labels = stand_in["spec"]["template"]["metadata"]["labels"]
     assert labels == {"app": "web", **dict(selected)}
     assert "nodeName" not in stand_in["spec"]["template"]["spec"]
+    assert workload_copies.COMPLETE not in stand_in["spec"]["template"]["metadata"]["annotations"]
     assert any("Cluster shop/db" in line for line in notes.sentences(found.notes))
 
 
