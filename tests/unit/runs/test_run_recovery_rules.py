@@ -124,6 +124,15 @@ def test_a_run_whose_nodes_fail_together_blames_only_the_one_at_fault(world: Wor
     assert "n1" not in result.message
 
 
+def test_what_refuses_a_step_as_a_whole_is_told_of_each_node(world: World) -> None:
+    at(world, "cordoned", "n1", "n2", run="aa/1")
+    world.server.denied.add(("delete", LEASES))
+    result = undone(world, "aa")
+    assert outcomes(result) == {"n1": "failed", "n2": "failed"}
+    messages = [node["message"] for node in result.data["nodes"]]
+    assert [message.partition(" leases")[0] for message in messages] == ["Node n1: delete", "Node n2: delete"]
+
+
 def test_check_mode_predicts_and_touches_nothing(world: World) -> None:
     run = begun(world, "n1")
     at(world, "cordoned", "n1", run=run)
