@@ -27,7 +27,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import ma
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.routed import WEB
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import NODES, Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import NODES, Bench
 
 
 class Untouched(indexes.Items[t.Any]):

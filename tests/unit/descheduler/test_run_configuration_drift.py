@@ -12,7 +12,14 @@ import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.rollout import DIGEST
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import HEAD, HOME, NAME, NEW, OLD, Site
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import (
+    HEAD,
+    HOME,
+    NAME,
+    NEW,
+    OLD,
+    Cluster,
+)
 
 FOREIGN = f"{HEAD}deschedulingInterval: 33s\n"
 MORE = f"{NEW}maxNoOfPodsToEvictTotal: 3\n"
@@ -21,22 +28,24 @@ UNREADABLE = ("get pods/portforward", "get pods/log")
 
 
 @pytest.fixture
-def on() -> t.Iterator[Site]:
+def on() -> t.Iterator[Cluster]:
     """A descheduler to which NEW was rolled out."""
-    node_drain = Site()
-    assert node_drain.roll()["outcome"] == "restarted"
-    yield node_drain
-    node_drain.world.close()
+    cluster = Cluster()
+    assert cluster.roll()["outcome"] == "restarted"
+    yield cluster
+    cluster.world.close()
 
 
-def running(on: Site) -> list[str]:
+def running(on: Cluster) -> list[str]:
     """What the pods run that are there."""
     return [on.descheduler.runs[pod["metadata"]["name"]] for pod in on.world.pods(namespace=HOME)]
 
 
 @pytest.mark.parametrize("foreign", [FOREIGN, MORE, ELECTING], ids=["value", "additional", "election"])
 @pytest.mark.parametrize("readable", [True, False])
-def test_somebody_elses_configuration_that_runs_is_replaced_in_one_run(on: Site, foreign: str, readable: bool) -> None:
+def test_somebody_elses_configuration_that_runs_is_replaced_in_one_run(
+    on: Cluster, foreign: str, readable: bool
+) -> None:
     on.write_text(foreign)
     on.restart()
     assert running(on) == [foreign]
@@ -54,7 +63,7 @@ def test_somebody_elses_configuration_that_runs_is_replaced_in_one_run(on: Site,
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_an_edit_that_never_ran_is_undone_without_a_restart_if_the_pods_say_so(on: Site, readable: bool) -> None:
+def test_an_edit_that_never_ran_is_undone_without_a_restart_if_the_pods_say_so(on: Cluster, readable: bool) -> None:
     on.write_text(FOREIGN)
     on.deny(*(() if readable else UNREADABLE))
     done = on.roll()
@@ -62,7 +71,7 @@ def test_an_edit_that_never_ran_is_undone_without_a_restart_if_the_pods_say_so(o
     assert (done["running_config_matches"], on.text(), running(on)) == (True if readable else None, NEW, [NEW])
 
 
-def test_pods_that_run_something_else_are_a_drift_though_the_config_map_is_right(on: Site) -> None:
+def test_pods_that_run_something_else_are_a_drift_though_the_config_map_is_right(on: Cluster) -> None:
     on.write_text(FOREIGN)
     on.restart()
     on.write_text(NEW)
@@ -70,7 +79,7 @@ def test_pods_that_run_something_else_are_a_drift_though_the_config_map_is_right
     assert (done["outcome"], done["drifted"], running(on)) == ("restarted", ["running"], [NEW])
 
 
-def test_a_template_that_names_an_older_configuration_is_a_drift(on: Site) -> None:
+def test_a_template_that_names_an_older_configuration_is_a_drift(on: Cluster) -> None:
     """As after `kubectl rollout undo`, whose pods read the ConfigMap all the same."""
     on.world.patch(kinds.DEPLOYMENTS, NAME, {"spec": {"template": {"metadata": {"annotations": {DIGEST: "x"}}}}}, HOME)
     on.world.settle()
@@ -79,7 +88,7 @@ def test_a_template_that_names_an_older_configuration_is_a_drift(on: Site) -> No
     assert on.roll()["drifted"] == []
 
 
-def test_a_pause_that_was_reverted_is_a_drift(on: Site) -> None:
+def test_a_pause_that_was_reverted_is_a_drift(on: Cluster) -> None:
     """As by a GitOps controller, which restarts the pods too."""
     paused = f"{NEW}dryRun: true\n"
     on.deny(*UNREADABLE)
@@ -98,11 +107,11 @@ def test_a_pause_that_was_reverted_is_a_drift(on: Site) -> None:
     assert (on.text(), running(on), on.journals()) == (NEW, [NEW], [])
 
 
-def test_a_new_configuration_is_no_drift(on: Site) -> None:
+def test_a_new_configuration_is_no_drift(on: Cluster) -> None:
     assert on.roll(OLD)["drifted"] == []
 
 
-def test_what_was_not_compared_is_not_said_to_match(on: Site) -> None:
+def test_what_was_not_compared_is_not_said_to_match(on: Cluster) -> None:
     on.deny(*UNREADABLE)
     done = on.roll(OLD)
     assert (done["outcome"], done["proof"], done["running_config_matches"]) == ("restarted", "ready", None)
@@ -112,7 +121,7 @@ def test_what_was_not_compared_is_not_said_to_match(on: Site) -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_restart_that_was_left_out_is_pending_and_no_drift(on: Site, readable: bool) -> None:
+def test_a_restart_that_was_left_out_is_pending_and_no_drift(on: Cluster, readable: bool) -> None:
     on.deny(*(() if readable else UNREADABLE))
     assert on.roll(OLD, restart="none")["outcome"] == "changed"
     left = on.roll(OLD, restart="none")
@@ -126,7 +135,7 @@ def test_a_restart_that_was_left_out_is_pending_and_no_drift(on: Site, readable:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_pods_that_somebody_restarted_after_a_restart_that_was_left_out(on: Site, readable: bool) -> None:
+def test_pods_that_somebody_restarted_after_a_restart_that_was_left_out(on: Cluster, readable: bool) -> None:
     on.roll(OLD, restart="none")
     on.restart()
     on.deny(*(() if readable else UNREADABLE))
@@ -134,7 +143,7 @@ def test_pods_that_somebody_restarted_after_a_restart_that_was_left_out(on: Site
     assert (done["drifted"], done["restarted"], running(on)) == ([], not readable, [OLD])
 
 
-def test_what_somebody_else_wrote_after_a_restart_that_was_left_out_is_written_over(on: Site) -> None:
+def test_what_somebody_else_wrote_after_a_restart_that_was_left_out_is_written_over(on: Cluster) -> None:
     on.roll(OLD, restart="none")
     on.write_text(FOREIGN)
     on.restart()

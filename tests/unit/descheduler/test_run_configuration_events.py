@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled
     HOME,
     NAME,
     NEW,
-    Site,
+    Cluster,
     config_map,
     mounting,
     writes,
@@ -27,11 +27,11 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled
 
 
 @pytest.fixture
-def node_drain() -> t.Iterator[t.Callable[..., Site]]:
-    made: list[Site] = []
+def make_cluster() -> t.Iterator[t.Callable[..., Cluster]]:
+    made: list[Cluster] = []
 
-    def make(**options: t.Any) -> Site:
-        made.append(Site(**options))
+    def make(**options: t.Any) -> Cluster:
+        made.append(Cluster(**options))
         return made[-1]
 
     yield make
@@ -43,8 +43,10 @@ def told(done: Raw, what: str) -> list[str]:
     return [event["message"] for event in done["timeline"] if event["what"] == what]
 
 
-def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(
+    make_cluster: t.Callable[..., Cluster],
+) -> None:
+    one = make_cluster()
     done = one.roll()
     assert told(done, "restarted") == ["restarted: the configuration changes"]
     assert (done["restarted"], done["rolled_back"]) == (True, False)
@@ -52,8 +54,10 @@ def test_a_restart_is_told_with_its_reason_and_nothing_of_a_call_without_one(nod
     assert (done["outcome"], done["restarted"], told(done, "restarted")) == ("unchanged", False, [])
 
 
-def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain(replicas=0)
+def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(
+    make_cluster: t.Callable[..., Cluster],
+) -> None:
+    one = make_cluster(replicas=0)
     done = one.roll()
     assert told(done, "restarted") == ["annotated: the configuration changes"]
     assert done["restarted"] is False
@@ -62,18 +66,18 @@ def test_a_descheduler_without_pods_is_annotated_and_starts_with_the_new_one(nod
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_restart_by_scaling_tells_of_it_and_ends_with_as_many_pods(
-    node_drain: t.Callable[..., Site], replicas: int
+    make_cluster: t.Callable[..., Cluster], replicas: int
 ) -> None:
-    one = node_drain(replicas=replicas)
+    one = make_cluster(replicas=replicas)
     done = one.roll(restart="scale")
     assert [line.rpartition(": ")[2] for line in told(done, "scaled")] == ["scaled to 0"]
     assert one.workload()["spec"]["replicas"] == replicas
-    one = node_drain()
+    one = make_cluster()
     assert told(one.roll(), "scaled") == []
 
 
-def test_a_deployment_that_names_no_count_has_one_pod(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_a_deployment_that_names_no_count_has_one_pod(make_cluster: t.Callable[..., Cluster]) -> None:
+    one = make_cluster()
     workload = one.workload()
     for raw in (one.world.store.of(kinds.DEPLOYMENTS.resource)[HOME, NAME], workload):
         raw["spec"].pop("replicas", None)
@@ -82,15 +86,17 @@ def test_a_deployment_that_names_no_count_has_one_pod(node_drain: t.Callable[...
     assert one.workload()["spec"]["replicas"] == 1
 
 
-def test_what_was_restored_is_told_and_what_runs_then(node_drain: t.Callable[..., Site]) -> None:
-    done = node_drain().roll(BAD)
+def test_what_was_restored_is_told_and_what_runs_then(make_cluster: t.Callable[..., Cluster]) -> None:
+    done = make_cluster().roll(BAD)
     [line] = told(done, "rolled_back")
     assert line.endswith(f"rolled back: ConfigMap and Deployment {HOME}/{NAME} are restored, and the old one runs")
     assert (done["restarted"], done["rolled_back"]) == (True, True)
 
 
-def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(
+    make_cluster: t.Callable[..., Cluster],
+) -> None:
+    one = make_cluster()
     task = one.begin("ann", BAD)
     one.world.machine.run_until(lambda: one.text() == BAD, within=60.0)
     one.write_text(f"{NEW}# theirs\n")
@@ -100,19 +106,21 @@ def test_what_somebody_else_wrote_meanwhile_is_kept_and_its_pods_run(node_drain:
     assert line == f"rolled back: Deployment {HOME}/{NAME} is restored, and its pods run"
 
 
-def test_a_configuration_that_never_runs_is_told_with_the_time_it_had(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_a_configuration_that_never_runs_is_told_with_the_time_it_had(
+    make_cluster: t.Callable[..., Cluster],
+) -> None:
+    one = make_cluster()
     one.world.patch(kinds.DEPLOYMENTS, NAME, {"spec": {"template": {"spec": {"nodeSelector": {"no": "node"}}}}}, HOME)
     done = one.roll(timeout="30s", rollback=False)
     assert "The new configuration does not run within 30 s." in done["msg"]
-    assert "does not run." in node_drain().roll(BAD, rollback=False)["msg"], "one that crashes needs no time"
+    assert "does not run." in make_cluster().roll(BAD, rollback=False)["msg"], "one that crashes needs no time"
 
 
 @pytest.mark.parametrize(("field", "refused"), [("binaryData", True), ("data", False)])
 def test_a_configuration_in_binary_data_cannot_be_written(
-    node_drain: t.Callable[..., Site], field: str, refused: bool
+    make_cluster: t.Callable[..., Cluster], field: str, refused: bool
 ) -> None:
-    one = node_drain()
+    one = make_cluster()
     if refused:
         body = {"data": {CONFIG: None}, "binaryData": {CONFIG: "YTogMQo="}}
         one.world.patch(kinds.CONFIGMAPS, CONFIG, body, HOME)
@@ -121,8 +129,8 @@ def test_a_configuration_in_binary_data_cannot_be_written(
     assert done["failed"] == refused
 
 
-def test_of_several_missing_rights_all_are_told(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_of_several_missing_rights_all_are_told(make_cluster: t.Callable[..., Cluster]) -> None:
+    one = make_cluster()
     one.deny("patch configmaps", "patch deployments.apps")
     done = one.roll()
     [finding] = done["findings"]
@@ -139,9 +147,9 @@ PLACE = "kube-system"
 
 
 @pytest.fixture
-def sigs(node_drain: t.Callable[..., Site]) -> Site:
+def sigs(make_cluster: t.Callable[..., Cluster]) -> Cluster:
     """The descheduler of sigs.k8s.io with two pods, and no other one."""
-    one = node_drain()
+    one = make_cluster()
     one.world.delete(kinds.DEPLOYMENTS, NAME, HOME)
     one.world.apply(config_map(POLICY, PLACE, **{"policy.yaml": SIGS}))
     one.world.apply(manifests.deployment("descheduler", 2, namespace=PLACE, volumes=mounting(POLICY)))
@@ -150,11 +158,11 @@ def sigs(node_drain: t.Callable[..., Site]) -> Site:
     return one
 
 
-def written(one: Site) -> list[str]:
+def written(one: Cluster) -> list[str]:
     return [f"{s.request.verb} {s.request.resource}" for s in one.world.log if writes(s.request)]
 
 
-def test_a_descheduler_is_stopped_and_started_under_its_lock(sigs: Site) -> None:
+def test_a_descheduler_is_stopped_and_started_under_its_lock(sigs: Cluster) -> None:
     for state, count in (("paused", 0), ("resumed", 2)):
         sigs.world.log.clear()
         assert sigs.roll(None, flavor="sigs", state=state)["outcome"] == "changed"
@@ -165,7 +173,7 @@ def test_a_descheduler_is_stopped_and_started_under_its_lock(sigs: Site) -> None
 
 
 @pytest.mark.parametrize("state", ["paused", "resumed"])
-def test_who_may_not_scale_it_writes_nothing_not_even_a_lock(sigs: Site, state: str) -> None:
+def test_who_may_not_scale_it_writes_nothing_not_even_a_lock(sigs: Cluster, state: str) -> None:
     if state == "resumed":
         sigs.roll(None, flavor="sigs", state="paused")
     sigs.deny(f"patch {kinds.DEPLOYMENTS.resource}")
@@ -176,21 +184,21 @@ def test_who_may_not_scale_it_writes_nothing_not_even_a_lock(sigs: Site, state: 
 
 
 @pytest.mark.parametrize("state", ["paused", "resumed"])
-def test_to_stop_and_start_it_needs_no_right_to_its_configuration(sigs: Site, state: str) -> None:
+def test_to_stop_and_start_it_needs_no_right_to_its_configuration(sigs: Cluster, state: str) -> None:
     if state == "resumed":
         sigs.roll(None, flavor="sigs", state="paused")
     sigs.deny(f"patch {kinds.CONFIGMAPS.resource} {PLACE}")
     assert sigs.roll(None, flavor="sigs", state=state)["outcome"] == "changed"
 
 
-def test_who_may_not_roll_out_writes_nothing_not_even_a_lock(node_drain: t.Callable[..., Site]) -> None:
-    one = node_drain()
+def test_who_may_not_roll_out_writes_nothing_not_even_a_lock(make_cluster: t.Callable[..., Cluster]) -> None:
+    one = make_cluster()
     one.deny(f"patch {kinds.DEPLOYMENTS.resource}")
     one.world.log.clear()
     assert (one.roll()["failed"], written(one)) == (True, [])
 
 
-def test_check_mode_shows_the_texts_and_the_count_and_writes_nothing(sigs: Site) -> None:
+def test_check_mode_shows_the_texts_and_the_count_and_writes_nothing(sigs: Cluster) -> None:
     done = sigs.roll(None, flavor="sigs", state="paused", check=True)
     assert (done["outcome"], written(sigs)) == ("changed", [])
     assert f"Scale Deployment {PLACE}/descheduler from 2 to 0" in done["actions"]

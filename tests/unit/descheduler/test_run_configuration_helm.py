@@ -11,25 +11,31 @@ import typing as t
 import pytest
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import CONFIG, HOME, NAME, OLD, Site
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import (
+    CONFIG,
+    HOME,
+    NAME,
+    OLD,
+    Cluster,
+)
 
 LABELS = {"app.kubernetes.io/managed-by": "Helm"}
 RELEASE = {"meta.helm.sh/release-name": "koordinator", "meta.helm.sh/release-namespace": "default"}
 
 
 @pytest.fixture
-def on() -> t.Iterator[Site]:
-    node_drain = Site(None, replicas=0)
-    yield node_drain
-    node_drain.world.close()
+def on() -> t.Iterator[Cluster]:
+    cluster = Cluster(None, replicas=0)
+    yield cluster
+    cluster.world.close()
 
 
-def installed(on: Site, labels: t.Mapping[str, str], annotations: t.Mapping[str, str]) -> None:
+def installed(on: Cluster, labels: t.Mapping[str, str], annotations: t.Mapping[str, str]) -> None:
     meta = {"labels": {"koord-app": NAME, **labels}, "annotations": {"note": "x", **annotations}}
     on.world.patch(kinds.DEPLOYMENTS, NAME, {"metadata": meta}, HOME)
 
 
-def test_a_config_map_that_is_created_belongs_to_the_release(on: Site) -> None:
+def test_a_config_map_that_is_created_belongs_to_the_release(on: Cluster) -> None:
     installed(on, LABELS, RELEASE)
     on.roll(OLD)
     meta = on.world.get(kinds.CONFIGMAPS, CONFIG, HOME)["metadata"]
@@ -45,7 +51,7 @@ def test_a_config_map_that_is_created_belongs_to_the_release(on: Site) -> None:
     ],
 )
 def test_a_deployment_of_no_release_gives_none(
-    on: Site, labels: t.Mapping[str, str], annotations: t.Mapping[str, str]
+    on: Cluster, labels: t.Mapping[str, str], annotations: t.Mapping[str, str]
 ) -> None:
     installed(on, labels, annotations)
     on.roll(OLD)

@@ -26,7 +26,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled
     HOME,
     NEW,
     OLD,
-    Site,
+    Cluster,
     configures,
     means,
 )
@@ -37,24 +37,24 @@ THEIRS = f"{HEAD}deschedulingInterval: 7s\n"
 
 
 @pytest.fixture
-def on() -> t.Iterator[Site]:
-    node_drain = Site()
-    yield node_drain
-    node_drain.world.close()
+def on() -> t.Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.world.close()
 
 
-def mark(on: Site) -> str | None:
+def mark(on: Cluster) -> str | None:
     found: str | None = (on.workload()["spec"]["template"]["metadata"].get("annotations") or {}).get(DIGEST)
     return found
 
 
-def runs(on: Site, text: str) -> bool:
+def runs(on: Cluster, text: str) -> bool:
     """Whether it is what is configured, rolled out and running, with nothing left of any call."""
     pods = [on.descheduler.runs[pod["metadata"]["name"]] for pod in on.world.pods(namespace=HOME)]
     return (on.text(), mark(on), pods, on.journals(), on.leases()) == (text, digest(means(text)), [text], [], [])
 
 
-def at(on: Site, task: t.Any, seen: t.Callable[[], bool]) -> None:
+def at(on: Cluster, task: t.Any, seen: t.Callable[[], bool]) -> None:
     """Up to there, if the call comes so far."""
     on.world.machine.run_until(lambda: seen() or not task.alive, within=600.0)
 
@@ -69,7 +69,7 @@ def nth(write: int) -> t.Callable[[Request], bool]:
     return lambda request: configures(request) and next(count) == write
 
 
-def test_a_second_rollout_is_refused_by_who_works_and_since_when(on: Site) -> None:
+def test_a_second_rollout_is_refused_by_who_works_and_since_when(on: Cluster) -> None:
     put(on.world, running_job(), phase="Running")
     first = on.begin("ann", NEW)
     at(on, first, lambda: bool(on.leases()))
@@ -84,7 +84,7 @@ def test_a_second_rollout_is_refused_by_who_works_and_since_when(on: Site) -> No
     assert runs(on, NEW)
 
 
-def test_a_good_configuration_after_another_good_one_is_rolled_out_with_its_digest(on: Site) -> None:
+def test_a_good_configuration_after_another_good_one_is_rolled_out_with_its_digest(on: Cluster) -> None:
     first = on.begin("ann", NEW)
     at(on, first, lambda: on.text() == NEW)
     second = on.begin("bob", OTHER)
@@ -93,7 +93,7 @@ def test_a_good_configuration_after_another_good_one_is_rolled_out_with_its_dige
     assert runs(on, OTHER)
 
 
-def test_a_bad_configuration_does_not_take_a_good_one_away(on: Site) -> None:
+def test_a_bad_configuration_does_not_take_a_good_one_away(on: Cluster) -> None:
     bad = on.begin("bob", BAD)
     at(on, bad, lambda: on.text() == BAD)
     done = on.end(bad, on.begin("ann", NEW))
@@ -105,7 +105,7 @@ def test_a_bad_configuration_does_not_take_a_good_one_away(on: Site) -> None:
 @pytest.mark.parametrize("write", range(1, 8))
 @pytest.mark.parametrize("what", ["frozen", "frozen sent"])
 def test_a_rollout_that_was_frozen_until_another_one_took_over_writes_nothing_more(
-    on: Site, what: t.Any, write: int, first: str
+    on: Cluster, what: t.Any, write: int, first: str
 ) -> None:
     ann = on.world.process("ann")
     ann.faults.when(nth(write), Fault(what, 200.0))
@@ -120,7 +120,7 @@ def test_a_rollout_that_was_frozen_until_another_one_took_over_writes_nothing_mo
         assert runs(on, OTHER)
 
 
-def test_a_rollout_that_was_overtaken_while_it_verified_says_so_at_once(on: Site) -> None:
+def test_a_rollout_that_was_overtaken_while_it_verified_says_so_at_once(on: Cluster) -> None:
     """The other one's configuration runs: that says nothing about its own."""
     ann = on.world.process("ann")
     slow = on.begin("ann", NEW)
@@ -135,7 +135,7 @@ def test_a_rollout_that_was_overtaken_while_it_verified_says_so_at_once(on: Site
     assert runs(on, OTHER)
 
 
-def test_a_journal_that_another_rollout_has_written_meanwhile_is_not_overwritten(on: Site) -> None:
+def test_a_journal_that_another_rollout_has_written_meanwhile_is_not_overwritten(on: Cluster) -> None:
     """The lock rules that out, unless its holder was frozen in between."""
 
     def foreign() -> None:
@@ -152,7 +152,7 @@ def test_a_journal_that_another_rollout_has_written_meanwhile_is_not_overwritten
 
 
 @pytest.mark.parametrize("restart", ["rollout", "scale"])
-def test_somebody_edits_while_a_bad_rollout_fails(on: Site, restart: str) -> None:
+def test_somebody_edits_while_a_bad_rollout_fails(on: Cluster, restart: str) -> None:
     """Theirs is kept, the Deployment is restored, and what the container said is told."""
     before = on.workload()["spec"]
     call = on.begin("ann", BAD, restart=restart)
@@ -168,7 +168,7 @@ def test_somebody_edits_while_a_bad_rollout_fails(on: Site, restart: str) -> Non
     assert runs(on, NEW)
 
 
-def test_somebody_edits_just_as_it_is_rolled_back(on: Site) -> None:
+def test_somebody_edits_just_as_it_is_rolled_back(on: Cluster) -> None:
     before = on.workload()["spec"]
     call = on.begin("ann", BAD)
     at(on, call, lambda: mark(on) is not None)
@@ -178,7 +178,7 @@ def test_somebody_edits_just_as_it_is_rolled_back(on: Site) -> None:
     assert (on.text(), on.workload()["spec"], on.journals()) == (THEIRS, before, [])
 
 
-def test_a_rollback_that_is_refused_keeps_the_reason(on: Site) -> None:
+def test_a_rollback_that_is_refused_keeps_the_reason(on: Cluster) -> None:
     call = on.begin("ann", BAD)
     at(on, call, lambda: mark(on) is not None)
     on.deny(f"patch configmaps {HOME}")
@@ -194,7 +194,7 @@ def test_a_rollback_that_is_refused_keeps_the_reason(on: Site) -> None:
 def test_any_interleaving_ends_as_one_after_the_other(seed: int) -> None:
     """Who is refused tries again; the result is that of one of the two orders."""
     chance = random.Random(seed)
-    on = Site()
+    on = Cluster()
     on.world.machine.choices = Choices(chance=chance)
     first, second = chance.choice([(NEW, OTHER), (NEW, BAD), (BAD, NEW), (OTHER, OLD), (BAD, BAD)])
     calls = {"ann": first, "bob": second}
@@ -223,7 +223,7 @@ def test_any_interleaving_ends_as_one_after_the_other(seed: int) -> None:
     on.world.close()
 
 
-def test_a_lock_that_was_left_is_listed_and_removed_and_a_living_one_stays(on: Site) -> None:
+def test_a_lock_that_was_left_is_listed_and_removed_and_a_living_one_stays(on: Cluster) -> None:
     otto = on.world.process("otto")
     call = on.begin("ann", NEW)
     at(on, call, lambda: on.text() == NEW)
@@ -244,7 +244,7 @@ def test_a_lock_that_was_left_is_listed_and_removed_and_a_living_one_stays(on: S
     assert runs(on, NEW)
 
 
-def traces(on: Site) -> list[Raw]:
+def traces(on: Cluster) -> list[Raw]:
     found: list[Raw] = (
         on.world.process("otto").run(lambda ctx: arguments.state(ctx, arguments.StateOptions("listed"))).data["traces"]
     )

@@ -30,8 +30,8 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled
     HOME,
     NEW,
     OLD,
+    Cluster,
     Descheduler,
-    Site,
     means,
 )
 
@@ -89,29 +89,29 @@ NEWER = f"{NEW}profiles: [{{name: koord-descheduler}}]\n"
 
 
 @pytest.fixture
-def on() -> t.Iterator[Site]:
-    node_drain = Site()
-    node_drain.descheduler = node_drain.world.server.program = DryRuns(node_drain.world)
+def on() -> t.Iterator[Cluster]:
+    cluster = Cluster()
+    cluster.descheduler = cluster.world.server.program = DryRuns(cluster.world)
     meta = {"name": previews.ACCOUNT, "namespace": HOME}
-    node_drain.world.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-    yield node_drain
-    node_drain.world.close()
+    cluster.world.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
+    yield cluster
+    cluster.world.close()
 
 
-def say(on: Site, **logs: str) -> None:
+def say(on: Cluster, **logs: str) -> None:
     t.cast("DryRuns", on.descheduler).says = logs
 
 
-def left(on: Site) -> list[str]:
+def left(on: Cluster) -> list[str]:
     names = [name for kind in (kinds.PODS, kinds.CONFIGMAPS) for _place, name in on.world.store.of(kind.resource)]
     return [name for name in names if name.startswith(previews.PREFIX)]
 
 
-def preview(on: Site, config: str = NEWER, **more: t.Any) -> Raw:
+def preview(on: Cluster, config: str = NEWER, **more: t.Any) -> Raw:
     return on.roll(config, state="previewed", **more)
 
 
-def test_new_beside_present_and_nothing_is_left(on: Site) -> None:
+def test_new_beside_present_and_nothing_is_left(on: Cluster) -> None:
     say(on, new=evicts("a", "b") + NOISE, old=evicts("a") + evicts("a"))
     before = on.kept()
     done = preview(on)
@@ -127,7 +127,7 @@ MOVING = f"""{NEW}profiles:
 """
 
 
-def test_each_pod_that_stays_is_told_with_the_reason(on: Site) -> None:
+def test_each_pod_that_stays_is_told_with_the_reason(on: Cluster) -> None:
     served: Raw = {"schedulerName": "koord-scheduler"}
     for name, replicas, spec in (
         ("web", 3, served),
@@ -156,7 +156,7 @@ def test_each_pod_that_stays_is_told_with_the_reason(on: Site) -> None:
     assert preview(on, MOVING)["would_stay"] is None
 
 
-def test_a_process_that_logs_no_evictions_is_replaced(on: Site) -> None:
+def test_a_process_that_logs_no_evictions_is_replaced(on: Cluster) -> None:
     say(on, new=evicts("a", "b"), old=evicts("a"))
     t.cast("DryRuns", on.descheduler).mute = 3
     done = preview(on)
@@ -165,7 +165,7 @@ def test_a_process_that_logs_no_evictions_is_replaced(on: Site) -> None:
     assert (on.asked().count("create pods"), left(on)) == (5, [])
 
 
-def test_what_a_dry_run_is_made_of(on: Site) -> None:
+def test_what_a_dry_run_is_made_of(on: Cluster) -> None:
     seen: list[Raw] = []
     on.world.on_event.append(lambda event: seen.append(event.raw) if event.what == "ADDED" else None)
     preview(on)
@@ -187,7 +187,7 @@ def test_what_a_dry_run_is_made_of(on: Site) -> None:
     )
 
 
-def test_an_unchanged_configuration_runs_once_and_a_paused_one_not_at_all(on: Site) -> None:
+def test_an_unchanged_configuration_runs_once_and_a_paused_one_not_at_all(on: Cluster) -> None:
     say(on, old=evicts("a"))
     done = preview(on, OLD)
     assert [one["added"] for one in done["would_evict"]] == [False]
@@ -198,27 +198,27 @@ def test_an_unchanged_configuration_runs_once_and_a_paused_one_not_at_all(on: Si
     assert on.asked().count("create pods") == 2
 
 
-def test_a_configuration_that_does_not_run_is_told(on: Site) -> None:
+def test_a_configuration_that_does_not_run_is_told(on: Cluster) -> None:
     done = preview(on, BAD)
     assert (done["outcome"], done["failed"], done["reason"]) == ("failed", True, "no-such-class not found")
     assert left(on) == []
 
 
-def test_a_descheduler_that_may_not_read_is_no_descheduler_that_evicts_nothing(on: Site) -> None:
+def test_a_descheduler_that_may_not_read_is_no_descheduler_that_evicts_nothing(on: Cluster) -> None:
     words = 'failed to list *v1.Pod: pods is forbidden: User "x" cannot list resource "pods"'
     say(on, new=f"W1121 10:00:01.0 1 reflector.go:1] {words}\n")
     done = preview(on)
     assert (done["outcome"], done["reason"]) == ("failed", words.partition(": ")[2])
 
 
-def test_a_process_that_never_fills_its_caches_is_no_descheduler_that_evicts_nothing(on: Site) -> None:
+def test_a_process_that_never_fills_its_caches_is_no_descheduler_that_evicts_nothing(on: Cluster) -> None:
     t.cast("DryRuns", on.descheduler).begins = ""
     done = preview(on, timeout="60s")
     assert (done["outcome"], left(on)) == ("failed", [])
     assert done["reason"] == "its dry run did not end within 60 s (its cycle is not over)"
 
 
-def test_without_the_account_and_in_check_mode_nothing_is_written(on: Site) -> None:
+def test_without_the_account_and_in_check_mode_nothing_is_written(on: Cluster) -> None:
     done = preview(on, check=True)
     assert (done["outcome"], done["would_evict"], on.asked()) == ("previewed", None, [])
     on.world.delete(kinds.SERVICE_ACCOUNTS, previews.ACCOUNT, HOME)
@@ -229,20 +229,20 @@ def test_without_the_account_and_in_check_mode_nothing_is_written(on: Site) -> N
 WHEN: tuple[What, ...] = ("killed before", "killed after")
 
 
-def kill_at(on: Site, write: int, what: What) -> None:
+def kill_at(on: Cluster, write: int, what: What) -> None:
     assert on.killed_at(write, what, NEWER, state="previewed")
 
 
 @pytest.mark.parametrize("what", WHEN)
 @pytest.mark.parametrize("write", range(1, 9))
-def test_a_call_killed_at_any_write_leaves_nothing_after_the_next(on: Site, write: int, what: What) -> None:
+def test_a_call_killed_at_any_write_leaves_nothing_after_the_next(on: Cluster, write: int, what: What) -> None:
     kill_at(on, write, what)
     say(on, new=evicts("a"))
     assert [one["pod"] for one in preview(on)["would_evict"]] == ["a"]
     assert left(on) == []
 
 
-def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
+def test_recover_finds_what_a_killed_call_left(on: Cluster) -> None:
     kill_at(on, 4, "killed after")
     assert len(left(on)) == 4
     traces, _alive = on.world.process("bob").run(run_recovery.look)
@@ -251,7 +251,7 @@ def test_recover_finds_what_a_killed_call_left(on: Site) -> None:
     assert left(on) == []
 
 
-def test_pods_that_a_killed_call_left_end_at_once(on: Site) -> None:
+def test_pods_that_a_killed_call_left_end_at_once(on: Cluster) -> None:
     kill_at(on, 4, "killed after")
     on.world.process("bob").run(run_preview_leftovers.sweep)
     deleted = [sent.request for sent in on.world.log if sent.request.verb == "delete" and sent.arrived]
@@ -262,7 +262,7 @@ def test_pods_that_a_killed_call_left_end_at_once(on: Site) -> None:
 
 
 @pytest.mark.parametrize(("run", "finished"), [("night", False), ("", True)])
-def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: bool) -> None:
+def test_a_recovery_of_less_than_all_leaves_them(on: Cluster, run: str, finished: bool) -> None:
     kill_at(on, 4, "killed after")
     bob = on.world.process("bob")
     ctx = bob.ctx(run)
@@ -270,7 +270,7 @@ def test_a_recovery_of_less_than_all_leaves_them(on: Site, run: str, finished: b
     assert len(left(on)) == 4
 
 
-def test_what_is_running_is_not_ended_by_a_preview_of_another_descheduler(on: Site) -> None:
+def test_what_is_running_is_not_ended_by_a_preview_of_another_descheduler(on: Cluster) -> None:
     kill_at(on, 2, "killed after")
     on.world.process("bob").run(lambda ctx: run_preview_leftovers.sweep(ctx, "another", HOME))
     assert len(left(on)) == 2

@@ -13,7 +13,13 @@ import pytest
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.descheduler.check import judged, numbers
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.kube import kinds
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import HOME, NAME, NEW, OLD, Site
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.descheduled import (
+    HOME,
+    NAME,
+    NEW,
+    OLD,
+    Cluster,
+)
 
 # Only 1.8.0 has this argument.
 ONLY_LATER = f"""{NEW}profiles:
@@ -25,13 +31,13 @@ ONLY_LATER = f"""{NEW}profiles:
 
 
 @pytest.fixture
-def on() -> t.Iterator[Site]:
-    node_drain = Site()
-    yield node_drain
-    node_drain.world.close()
+def on() -> t.Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.world.close()
 
 
-def runs(on: Site, tag: str) -> None:
+def runs(on: Cluster, tag: str) -> None:
     """The descheduler's image has this tag, as a user installed it."""
     container = {"name": "c", "image": f"registry.example:5000/koordinator-sh/koord-descheduler{tag}"}
     spec = {
@@ -47,7 +53,7 @@ def codes(done: Raw) -> list[tuple[str, str]]:
     return [(found["rule"], found["severity"]) for found in done["findings"] if found["path"] == "version"]
 
 
-def test_the_rules_are_those_of_the_image(on: Site) -> None:
+def test_the_rules_are_those_of_the_image(on: Cluster) -> None:
     runs(on, ":v1.8.0")
     done = on.roll(ONLY_LATER, check=True)
     assert (done["outcome"], done["version"], done["image_version"]) == ("restarted", "1.8.0", "1.8.0")
@@ -57,7 +63,7 @@ def test_the_rules_are_those_of_the_image(on: Site) -> None:
     assert (done["outcome"], done["version"], done["findings"][0]["rule"]) == ("invalid", "1.7.0", "too_new")
 
 
-def test_the_option_overrides_and_a_mismatch_is_a_finding(on: Site) -> None:
+def test_the_option_overrides_and_a_mismatch_is_a_finding(on: Cluster) -> None:
     runs(on, ":v1.7.0")
     done = on.roll(ONLY_LATER, version="1.8.0", check=True)
     assert (done["version"], done["image_version"]) == ("1.8.0", "1.7.0")
@@ -68,13 +74,13 @@ def test_the_option_overrides_and_a_mismatch_is_a_finding(on: Site) -> None:
 
 
 @pytest.mark.parametrize("tag", ["", ":latest", ":2024-06", "@sha256:0123"])
-def test_an_image_that_names_no_version_gets_the_default_rules(on: Site, tag: str) -> None:
+def test_an_image_that_names_no_version_gets_the_default_rules(on: Cluster, tag: str) -> None:
     runs(on, tag)
     done = on.roll()
     assert (done["version"], done["image_version"], codes(done)) == ("1.7.0", "", [])
 
 
-def test_a_version_without_rules_gets_the_closest(on: Site) -> None:
+def test_a_version_without_rules_gets_the_closest(on: Cluster) -> None:
     for tag, rules in ((":v1.9.2", "1.8.0"), (":v1.6.0", "1.7.0")):
         runs(on, tag)
         done = on.roll(check=True)
@@ -85,7 +91,7 @@ def test_a_version_without_rules_gets_the_closest(on: Site) -> None:
     assert (done["version"], codes(done)) == ("1.7.0", [])
 
 
-def test_what_is_older_than_the_documents_allow_stops_before_the_first_write(on: Site) -> None:
+def test_what_is_older_than_the_documents_allow_stops_before_the_first_write(on: Cluster) -> None:
     runs(on, ":v0.5.0")
     done = on.roll()
     assert (done["outcome"], codes(done), on.asked()) == ("invalid", [("too_old", "error")], [])
@@ -98,7 +104,7 @@ def test_what_is_older_than_the_documents_allow_stops_before_the_first_write(on:
     assert (done["outcome"], codes(done), on.asked()) == ("invalid", [("too_old", "error")], [])
 
 
-def test_paused_and_resumed_follow_the_image_too(on: Site) -> None:
+def test_paused_and_resumed_follow_the_image_too(on: Cluster) -> None:
     runs(on, ":v1.8.0")
     for state in ("paused", "resumed"):
         assert on.roll(None, state=state)["version"] == "1.8.0"

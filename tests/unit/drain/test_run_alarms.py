@@ -15,7 +15,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.o
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain import run_alarms
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages import reasons
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 AFTER = 100.0
 

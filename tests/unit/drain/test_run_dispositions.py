@@ -17,7 +17,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.messages.
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drain_policy import DrainPolicy, Route
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 Make = t.Callable[..., Bench]
 ENDING: Raw = {"deleting": "2026-01-01T00:00:00Z"}

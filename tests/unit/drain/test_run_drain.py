@@ -28,7 +28,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults im
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.left_out import defaults
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import RUN, Bench, begun
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import RUN, Bench, begun
 
 Make = t.Callable[..., Bench]
 LEASES = kinds.LEASES.resource

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.machine i
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.world import World
 from ansible_collections.kubeops.node_maintenance.tests.unit.support.planned import codes, plan
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import RUN, begun
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import RUN, begun
 
 REQUESTS = kinds.EVICTION_REQUESTS
 EVICTIONS = "pods/eviction"

@@ -18,7 +18,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.drai
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import manifests
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 Make = t.Callable[..., Bench]
 

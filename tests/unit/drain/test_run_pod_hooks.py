@@ -22,7 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods.run_
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 ENDING: Raw = {"deleting": "2026-01-01T00:00:00Z"}
 

@@ -19,7 +19,7 @@ from ansible_collections.kubeops.node_maintenance.tests.unit.simulator import no
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.faults import Fault
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
 from ansible_collections.kubeops.node_maintenance.tests.unit.support import objects
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 Make = t.Callable[..., Bench]
 

@@ -20,7 +20,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes.run
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import run_locks
 from ansible_collections.kubeops.node_maintenance.tests.unit.simulator.store import Raw
-from ansible_collections.kubeops.node_maintenance.tests.unit.support.sites import Bench
+from ansible_collections.kubeops.node_maintenance.tests.unit.support.still_drain import Bench
 
 
 def rule(name: str, action: hook_definitions.Action = "http") -> hook_definitions.Rule:

@@ -88,7 +88,7 @@ def config_map(name: str, namespace: str, **data: str) -> Raw:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
 
 
-class Site:
+class Cluster:
     """The cluster; `text` is the configuration that its descheduler was started with, None where there is none."""
 
     def __init__(self, text: str | None = OLD, *, replicas: int = 1, ours: bool = True) -> None:
