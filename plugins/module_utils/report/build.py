@@ -119,7 +119,7 @@ def sums_of_wave(report: model.Report, mark: str) -> stored_objects.Sums:
         dark += [(service.namespace, service.name, span) for span in service.dark]
     dark.sort(key=lambda one: -one[2].seconds)
     longest = []
-    for namespace, name, span in dark[: stored_objects.MAX_DARK_SERVICES]:
+    for namespace, name, span in dark[: stored_objects.MAX_DARK_SPANS]:
         start, end = (str(text.rfc3339(at)) for at in (span.start, span.end))
         longest.append((namespace, name, start, end))
     return stored_objects.Sums(

@@ -41,7 +41,7 @@ def fingerprint(given: t.Mapping[str, t.Any]) -> str:
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-MAX_DARK_SERVICES = 20
+MAX_DARK_SPANS = 20
 """Dark spans that are kept, the longest ones."""
 
 
@@ -66,12 +66,18 @@ class Sums:
             self.pods_moved + other.pods_moved,
             round(self.out_seconds + other.out_seconds, 3),
             round(self.watched_seconds + other.watched_seconds, 3),
-            (*self.dark, *other.dark)[:MAX_DARK_SERVICES],
+            tuple(sorted((*self.dark, *other.dark), key=_length, reverse=True)[:MAX_DARK_SPANS]),
             other.mark,
         )
 
 
 NOTHING = Sums()
+
+
+def _length(span: tuple[str, ...]) -> float:
+    """Seconds of a dark span, 0 if it cannot be read."""
+    begun, ended = (decoding.moment(at) for at in (*span[2:4], "", "")[:2])
+    return (ended - begun).total_seconds() if begun and ended else 0.0
 
 
 @dataclass(frozen=True, slots=True)

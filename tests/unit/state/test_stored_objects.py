@@ -155,3 +155,16 @@ def _node(changes: dict[str, t.Any]) -> t.Any:
     from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster.objects import Node
 
     return Node.of({"metadata": {"name": "a"}, **changes})
+
+
+def dark(name: str, seconds: int) -> tuple[str, ...]:
+    return ("shop", name, "2026-01-01T00:00:00Z", f"2026-01-01T00:{seconds // 60:02}:{seconds % 60:02}Z")
+
+
+def test_the_sums_of_two_waves_keep_their_longest_dark_spans() -> None:
+    short = tuple(dark(f"s{number}", 1) for number in range(stored_objects.MAX_DARK_SPANS))
+    first = stored_objects.Sums(2, 1.0006, 0.5, short, "wave 1")
+    both = first.plus(stored_objects.Sums(3, 1.0, 0.25, (dark("long", 90), ("shop", "malformed")), "wave 2"))
+    assert (both.pods_moved, both.out_seconds, both.watched_seconds, both.mark) == (5, 2.001, 0.75, "wave 2")
+    assert both.dark == (dark("long", 90), *short[:-1])
+    assert stored_objects.NOTHING.plus(first) == stored_objects.Sums(2, 1.001, 0.5, short, "wave 1")
