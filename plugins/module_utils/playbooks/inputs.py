@@ -484,7 +484,24 @@ def _only_reboots(values: t.Mapping[str, t.Any], playbook: str) -> bool:
 
 
 def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> t.Iterator[str]:
-    """The first contradiction between variables, or none."""
+    """The contradictions between variables."""
+    yield from _about_nodes(values, playbook)
+    if values["planned_notice"] and not values["node_conditions"]:
+        yield (
+            "maintain_planned_notice waits after a node condition. Set "
+            "maintain_node_conditions=true as well."
+        )
+    if (values["max_per_zone"] or 0) > (values["serial"] or 1):
+        most = "one node, because maintain_serial is not set"
+        if values["serial"]:
+            most = f"maintain_serial={values['serial']}"
+        yield (
+            f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never "
+            "has so many nodes. Raise maintain_serial, or leave out maintain_max_per_zone."
+        )
+
+
+def _about_nodes(values: t.Mapping[str, t.Any], playbook: str) -> t.Iterator[str]:
     if CHOSEN in values["nodes"]:
         if playbook == "release" or list(values["nodes"]) != [CHOSEN]:
             yield (
@@ -497,19 +514,6 @@ def _cross_checks(values: t.Mapping[str, t.Any], playbook: str) -> t.Iterator[st
         yield (
             f"Playbook {playbook} needs nodes. Set -e maintain_nodes=worker-1,worker-2, "
             "or -e maintain_node_selector='pool=blue'."
-        )
-    elif values["planned_notice"] and not values["node_conditions"]:
-        yield (
-            "maintain_planned_notice waits after a node condition. Set "
-            "maintain_node_conditions=true as well."
-        )
-    elif (values["max_per_zone"] or 0) > (values["serial"] or 1):
-        most = "one node, because maintain_serial is not set"
-        if values["serial"]:
-            most = f"maintain_serial={values['serial']}"
-        yield (
-            f"maintain_max_per_zone={values['max_per_zone']} contradicts {most}: a wave never "
-            "has so many nodes. Raise maintain_serial, or leave out maintain_max_per_zone."
         )
 
 

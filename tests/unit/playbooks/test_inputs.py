@@ -22,6 +22,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.playbooks
     VARIABLES,
     read,
 )
+from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import stored_objects
 
 
 def given(**variables: Any) -> dict[str, Any]:
@@ -102,6 +103,8 @@ def test_a_notice_needs_the_condition_that_it_waits_after() -> None:
     values = given(planned_notice="10m", node_conditions="yes")
     assert (values["errors"], values["planned_notice"], values["node_conditions"]) == ([], 600, True)
     assert given(planned_notice="0")["errors"] == []
+    wrong = given(nodes="reboot_required", planned_notice="10m", max_per_zone=3)["errors"]
+    assert [error.partition(" ")[0] for error in wrong] == ["maintain_planned_notice", "maintain_max_per_zone=3"]
 
 
 @pytest.mark.parametrize(
@@ -303,6 +306,7 @@ def test_the_usual_gates_follow_from_what_is_done(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_holds_what_is_done_and_not_how_patiently() -> None:
+    assert tuple(given()["fingerprint"]) == stored_objects.FINGERPRINTED
     patient = given(reason="because", timeout="1h", report_dir="/tmp", serial=3, on_failure="keep")
     assert patient["fingerprint"] == given()["fingerprint"]
     assert given(reboot=True)["fingerprint"] != given()["fingerprint"]
