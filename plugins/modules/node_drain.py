@@ -256,6 +256,8 @@ summary:
     migrated: {description: Pods that left by a surge or by a PodMigrationJob., type: int}
     skipped: {description: Pods that stay., type: int}
     failed: {description: Pods that could not be moved., type: int}
+    refusals: {description: Evictions that were refused., type: int}
+    services: {description: Services that were watched., type: int}
     requests: {description: Requests that the call made., type: int}
     seconds: {description: How long the call took., type: float}
 services:

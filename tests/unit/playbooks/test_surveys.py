@@ -34,8 +34,14 @@ def test_they_are_as_documented(surveys: types.ModuleType) -> None:
 
 def test_maintain_asks_for_every_variable(surveys: types.ModuleType) -> None:
     assert set(surveys.surveys()["maintain"]) == {f"maintain_{name}" for name in inputs.VARIABLES}
-    assert "maintain_tasks" not in surveys.surveys()["plan"]
+    assert "maintain_tasks" in surveys.surveys()["plan"]
+    assert "maintain_tasks" not in surveys.surveys()["release"]
     assert len(surveys.surveys()["recover"]) == 4
+
+
+@pytest.mark.parametrize("playbook", ["plan", "maintain", "evacuate", "release"])
+def test_every_playbook_asks_for_nodes(surveys: types.ModuleType, playbook: str) -> None:
+    assert {"maintain_nodes", "maintain_node_selector"} <= set(surveys.surveys()[playbook])
 
 
 @pytest.mark.parametrize("playbook", ["plan", "maintain", "evacuate", "release"])
