@@ -52,7 +52,7 @@ def needs(
     ``locks`` is the namespace of the nodes' leases; ``conditions``:
     the nodes' conditions are set, too.
     """
-    moved = [plan for plan in plans if plan.route in ("evict", "surge", "replace", "job")]
+    moved = [plan for plan in plans if plan.route in drain_policy.MOVING]
     surged = [plan for plan in moved if plan.route == "surge"]
     guarded = [plan for plan in moved if plan.guarded]
     found = [
@@ -101,7 +101,7 @@ def for_hooks(
 ) -> tuple[permissions.Need, ...]:
     """What the handshakes of these pods' hooks need, which announce the maintenance on the pods."""
     asked = [rule for rule in rules if rule.action == "annotation"]
-    announced = [plan for plan in plans if hook_definitions.before(asked, plan)]
+    announced = [plan for plan in plans if hook_definitions.calls_for(asked, plan)]
     return tuple(_all("get patch", "", "pods", _namespaces(announced))) if announced else ()
 
 

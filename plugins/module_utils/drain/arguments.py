@@ -65,15 +65,8 @@ SPEC = specs.ClusterModuleSpec(
             "default": ["gone", "replacement", "volumes"],
         },
     },
-    durations=(
-        "job_wait",
-        "operator_budget_wait",
-        "load_balancer_wait",
-        "timeout",
-        "pod_timeout",
-        "alarm_after",
-    ),
-    lists=("nodes", "namespaces", "fenced"),
+    durations=(*arguments_policy.DURATIONS, "timeout", "pod_timeout", "alarm_after"),
+    lists=("nodes", *arguments_policy.LISTS),
     engine=specs.engine(run_drain.drain, run_drain.DrainOptions),
     prepare=lambda params: arguments_policy.combined(arguments.from_params(_with_alarm(params))),
     # The URL of a webhook and its headers are secrets.

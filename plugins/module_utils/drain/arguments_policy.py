@@ -47,6 +47,9 @@ CHOICES: dict[str, t.Any] = {
     **KOORDINATOR,
     **specs.BUDGETS,
 }
+DURATIONS = ("job_wait", "operator_budget_wait", "load_balancer_wait")
+LISTS = ("namespaces", "fenced")
+"""Which of ``CHOICES`` are what a spec calls so."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

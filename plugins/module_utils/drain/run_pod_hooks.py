@@ -248,12 +248,12 @@ class PodHooks:
         for move in node_drain.left():
             found = [
                 _recorded(node_drain, call)
-                for call in hook_definitions.before(self.rules.before, move.plan)
+                for call in hook_definitions.calls_for(self.rules.before, move.plan)
             ]
             self._before[move.pod.uid] = found
             after = [
                 _recorded(node_drain, call, moved=True)
-                for call in hook_definitions.before(self.rules.after, move.plan)
+                for call in hook_definitions.calls_for(self.rules.after, move.plan)
             ]
             self._after.setdefault(node_drain.name, []).extend(after)
             for hook in (*found, *after):
@@ -276,12 +276,12 @@ class PodHooks:
             if (
                 move.state == "waiting"
                 and not move.waits_for_turn
-                and move.plan.route in hook_definitions.MOVING
+                and move.plan.route in drain_policy.MOVING
             ):
                 plan = _as_it_is(move, snapshot)
                 self._before[move.pod.uid] = [
                     _recorded(node_drain, call)
-                    for call in hook_definitions.before(self.rules.before, plan)
+                    for call in hook_definitions.calls_for(self.rules.before, plan)
                 ]
                 # A pod that does not run has no application to ask, and may leave so; if it starts
                 # before it leaves, it is asked.
@@ -334,7 +334,7 @@ class PodHooks:
         if node_drain.open:
             for move in node_drain.left():
                 _refuse(move, self._before.get(move.pod.uid, ()))
-                for call in hook_definitions.before(self.rules.after, _as_it_is(move, snapshot)):
+                for call in hook_definitions.calls_for(self.rules.after, _as_it_is(move, snapshot)):
                     if move.state == "waiting" and not hook_definitions.state_of(record, call.key):
                         entries[call.key] = call.entry("due")
         begin = self._next(node_drain)

@@ -29,6 +29,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.drain imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes import ownership
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods import (
     drain_policy,
+    readiness,
     run_pod_drain,
 )
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state import node_records
@@ -91,7 +92,7 @@ class ReplacementWait:
         """Remember what has to follow this pod's end."""
         if plan.route == "skip":
             self.volumes.stays(plan, snapshot)
-        if plan.route not in ("evict", "surge", "replace", "job") or plan.tolerant:
+        if plan.route not in drain_policy.MOVING or plan.tolerant:
             return
         self.volumes.leaves(plan.pod, snapshot)
         workload = snapshot.workload_of(plan.pod)
@@ -109,7 +110,7 @@ class ReplacementWait:
         # With what the node alone has, none can be ready before it is back. A pod of its operator
         # may belong to its node, too, as Rook's OSDs do; the operator's budget keeps
         # the others meanwhile.
-        here = plan.code in ("local_volume", "no_free_device", "only_its_node")
+        here = plan.code in readiness.ONLY_HERE
         if plan.code == "operator_budget" and workload.replicas == 1:
             here = True
         self.awaited[workload.uid] = node_records.Awaited(

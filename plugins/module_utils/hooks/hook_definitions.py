@@ -36,8 +36,6 @@ HOOKS: tuple[Hook, ...] = ("before_pod", "after_pod", "before_node", "after_node
 ACTIONS: tuple[Action, ...] = ("tasks", "http", "annotation")
 DEADLINE_SECONDS = 300.0
 """Seconds that a hook may take unless its rule says otherwise."""
-MOVING: frozenset[drain_policy.Route] = frozenset({"evict", "surge", "replace", "job"})
-"""The routes by which the collection ends a pod; only such pods have hooks."""
 EVERY = pod_selectors.PodSelector({})
 PLACEHOLDERS: t.Mapping[Hook, tuple[str, ...]] = {
     "before_pod": ("namespace", "name", "uid", "ip", "owner", "node", "again"),
@@ -252,9 +250,9 @@ def state_of(record: node_records.Record, key: str) -> str:
     return record.hooks.get(key, {}).get("state", "")
 
 
-def before(rules: t.Iterable[Rule], plan: drain_policy.PodPlan) -> tuple[Call, ...]:
+def calls_for(rules: t.Iterable[Rule], plan: drain_policy.PodPlan) -> tuple[Call, ...]:
     """The calls for a pod that is to be moved; none if it does not run, as nobody can be asked."""
-    if plan.route not in MOVING or plan.pod.deleting or plan.pod.phase != "Running":
+    if plan.route not in drain_policy.MOVING or plan.pod.deleting or plan.pod.phase != "Running":
         return ()
     return tuple(Call.of_pod(rule, plan) for rule in rules if rule.for_pod(plan))
 

@@ -50,11 +50,8 @@ SPEC = specs.ClusterModuleSpec(
         "timeout": {"type": "str"},
     },
     rules=specs.NODES_OR_SELECTOR,
-    durations=(
-        *("job_wait", "operator_budget_wait", "load_balancer_wait"),
-        *("settle", "planned_notice", "timeout"),
-    ),
-    lists=("nodes", "namespaces", "fenced"),
+    durations=(*arguments_policy.DURATIONS, "settle", "planned_notice", "timeout"),
+    lists=("nodes", *arguments_policy.LISTS),
     prepare=_prepared,
     unshown=("before_pod",),
     detailed=True,

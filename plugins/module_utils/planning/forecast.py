@@ -138,8 +138,6 @@ def _against(budgets: Budgets, guests: t.Iterable[world.PodInfo]) -> set[int]:
 
 
 DEFAULT_SCHEDULER = "default-scheduler"
-MOVED = frozenset({"evict", "surge", "replace", "job"})
-"""Routes of pods that get a successor on another node."""
 BEFORE = frozenset({"surge", "replace", "job"})
 """Routes on which the successor comes before the pod leaves."""
 MANY, SCORED = 100, 10
@@ -197,7 +195,9 @@ def forecasts(
     Without ``with_volumes`` the snapshot lacks what the volumes of pods need.
     """
     moving = [
-        plan for plan in plans if plan.route in MOVED and plan.workload and not plan.pod.finished
+        plan
+        for plan in plans
+        if plan.route in drain_policy.MOVING and plan.workload and not plan.pod.finished
     ]
     if not moving:
         return {}

@@ -60,7 +60,7 @@ def findings(
             continue
         if one.fits is not False and not one.victims:
             continue
-        if plan.code in HERE and one.fits is False:
+        if plan.code in readiness.ONLY_HERE and one.fits is False:
             # That it is down until the node is back is said of its volume or device already.
             continue
         subject = str(plan.workload or plan.pod.ref)
@@ -174,8 +174,6 @@ def _finding(
     return reasons.Finding("fits_nowhere", message, remedy, "warning", subject, nodes, text, about)
 
 
-HERE = frozenset({"local_volume", "no_free_device", "only_its_node"})
-"""Codes of pods of which it is known that only their node has what they need."""
 RULES_NAMED = 5
 """How many rules of a pod are named."""
 

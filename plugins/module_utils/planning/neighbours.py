@@ -166,14 +166,13 @@ def _expired(lock: t.Mapping[str, t.Any], now: str) -> bool:
 # Which gangs a maintenance interrupts, and which nodes should therefore leave together.
 
 
-MOVED = ("evict", "surge", "replace", "job")
-
-
 def together(
     snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> list[tuple[str, ...]]:
     """For each gang that is interrupted, the nodes that its pods leave, where these are several."""
-    nodes = ((gang, _nodes(group, MOVED)) for gang, group in _by_gang(snapshot, plans))
+    nodes = (
+        (gang, _nodes(group, drain_policy.MOVING)) for gang, group in _by_gang(snapshot, plans)
+    )
     return [leaving for _gang, leaving in nodes if len(leaving) > 1]
 
 
@@ -185,11 +184,11 @@ def gang_findings(
     """One for each gang on the nodes: a blocker without consent, an info if it is waited for."""
     for gang, group in _by_gang(snapshot, plans):
         refused = [plan for plan in group if plan.route == "refuse" and plan.code == "gang"]
-        leaving = _nodes(group, MOVED)
+        leaving = _nodes(group, drain_policy.MOVING)
         severity: reasons.Severity = "warning" if leaving else "info"
         if refused:
             severity = "blocker"
-        nodes = _nodes(group, (*MOVED, "wait", "refuse"))
+        nodes = _nodes(group, (*drain_policy.MOVING, "wait", "refuse"))
         message = f"{gang.words} is a gang: what ends one of its pods interrupts all of them."
         if severity == "warning":
             times = sum(1 for wave in waves if set(wave) & set(leaving))

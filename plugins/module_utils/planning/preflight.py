@@ -56,7 +56,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 
 
 OBJECTS_NAMED = 5
-MOVED = ("evict", "surge", "replace", "job")
 Waves = tuple[tuple[str, ...], ...]
 
 
@@ -70,7 +69,7 @@ def webhook_findings(
         return
     metas = [raw["metadata"] for raw in snapshot.namespaces]
     labels = {meta["name"]: meta.get("labels") or {} for meta in metas}
-    moving = [plan for plan in plans if plan.route in MOVED and not plan.pod.finished]
+    moving = [plan for plan in plans if plan.route in drain_policy.MOVING and not plan.pod.finished]
     by_wave = list(drain_policy.by_wave(moving, waves))
     for hook in snapshot.webhooks:
         asked = [plan for plan in moving if _asks(hook, plan.pod, labels) and plan.workload]

@@ -52,7 +52,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.nodes imp
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.planning import (
     advice,
     drafts,
-    forecast,
     neighbours,
     preflight,
     queues,
@@ -441,7 +440,7 @@ def _volumes(
     ctx: run_context.Context, snapshot: snapshots.Snapshot, plans: t.Iterable[drain_policy.PodPlan]
 ) -> tuple[snapshots.Snapshot, list[reasons.Finding]]:
     """The kinds that the forecast needs for pods with volumes, if such pods move."""
-    if not devices.attaching(plan.pod for plan in plans if plan.route in forecast.MOVED):
+    if not devices.attaching(plan.pod for plan in plans if plan.route in drain_policy.MOVING):
         return snapshot, []
     wanted = ["csi_nodes", "storage_classes"]
     if not snapshot.attachments:

@@ -124,7 +124,7 @@ def _changes(
     if plan.route in ("evict", "replace") and not pod.finished:
         delete = choices.disable_eviction
         yield ENDING[delete], functools.partial(api_changes.eviction, pod, delete=delete)
-    if hook_definitions.before(handshakes, plan):
+    if hook_definitions.calls_for(handshakes, plan):
         announced = functools.partial(hook_definitions.announcement, pod, pod.created)
         yield ("", "pods", "UPDATE"), announced
     if plan.guarded:

@@ -16,6 +16,8 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
 )
 
 Route = t.Literal["skip", "surge", "replace", "evict", "job", "wait", "refuse"]
+MOVING: frozenset[Route] = frozenset({"evict", "surge", "replace", "job"})
+"""The routes by which the collection ends a pod, which gets a successor on another node."""
 KOORDINATOR = (
     "koordinator_namespace",
     "koordinator_deployment",

@@ -18,9 +18,10 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster i
     snapshots,
 )
 
-CONSENTED = frozenset(
-    {"interruption_allowed", "local_volume", "no_free_device", "only_its_node", "gang"}
-)
+ONLY_HERE = frozenset({"local_volume", "no_free_device", "only_its_node"})
+"""Codes of pods of which it is known that only their node has what they need."""
+
+CONSENTED = ONLY_HERE | {"interruption_allowed", "gang"}
 """Codes of plans that are carried out although nothing serves meanwhile."""
 
 DARKENING = CONSENTED | {"bare_pod", "daemonset_gone", "disable_eviction"}

@@ -119,8 +119,8 @@ def test_all_that_a_rule_says_has_to_match(rule: dict[str, t.Any], matches: bool
 )
 def test_only_a_pod_that_runs_and_is_moved_is_asked(more: dict[str, t.Any], asked: bool) -> None:
     found = rules([{"pods": "app=db", "annotation": True}])
-    assert bool(model.before(found, plan(**more))) == asked
-    assert not model.before(found, drain_policy.PodPlan(plan().pod, "wait", "", "", None))
+    assert bool(model.calls_for(found, plan(**more))) == asked
+    assert not model.calls_for(found, drain_policy.PodPlan(plan().pod, "wait", "", "", None))
 
 
 def test_an_edited_rule_is_another_one_but_its_name_deadline_and_headers_may_change() -> None:

@@ -75,7 +75,7 @@ def record(**entries: hook_definitions.State) -> Record:
     ],
 )
 def test_only_a_running_pod_that_is_to_be_moved_has_hooks(route: t.Any, changes: dict[str, t.Any], count: int) -> None:
-    assert len(hook_definitions.before([rule()], plan(route, **changes))) == count
+    assert len(hook_definitions.calls_for([rule()], plan(route, **changes))) == count
 
 
 @pytest.mark.parametrize(("labels", "expected"), [({"app": "web"}, True), ({"app": "other"}, False)])
