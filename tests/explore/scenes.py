@@ -309,8 +309,3 @@ def locked() -> Scene:
     """One node, and our namespace for its lock."""
     given = Input(("n1",))
     return Scene("locked", (manifests.node("n1"), manifests.namespace(names.NAMESPACE)), {}, given)
-
-
-def without_tasks(scene: Scene) -> Scene:
-    """The same without work on the hosts."""
-    return replace(scene, given=replace(scene.given, work=None))

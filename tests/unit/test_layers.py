@@ -4,7 +4,7 @@
 """Reads every import of the collection and fails on an arrow that the architecture does not have.
 
 Within plugins it also fails where a name is imported and not the module that has it, without exception, and where a
-variable hides such a module. The rooms and their arrows are explained in docs/docsite/rst/guide_architecture.rst.
+variable hides such a module. docs/docsite/rst/guide_architecture.rst has the packages and what each may import.
 """
 
 from __future__ import annotations

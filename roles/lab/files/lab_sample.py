@@ -24,7 +24,6 @@ STATE = (
     r"--output=jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} "
     r'{.metadata.generation}{"\n"}{end}'
 )
-HOMES = r'--output=jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}'
 
 
 class Sample:

@@ -195,18 +195,6 @@ class Api:
             self.steps.append(step)
         return step
 
-    def expect_recorded(self, name: str, **more: Any) -> Step:
-        """A step that answers as the real server did."""
-        known = RECORDED[name]
-        return self.expect(
-            known["request"]["method"],
-            known["request"]["path"],
-            known["body"],
-            status=known["status"],
-            headers=known["headers"],
-            **more,
-        )
-
     def close(self) -> None:
         self._stop.set()
         self._server.shutdown()
