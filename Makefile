@@ -98,7 +98,7 @@ test: $(READY) ## the tests; of those in the lab, and of the orders that are exp
 	@$(show-times)
 	@$(call say,test,all done)
 
-test-whole: $(READY) ## the same with every test in the lab, every order, each ansible-core, and pylint on each
+test-whole: $(READY) ## the same with every test in the lab, every order, each ansible-core, and pylint on three
 	@WHOLE=1 $(MAKE) test
 
 # What a version of Kubernetes could break: the routes of pods, a run that is taken up again, and what check mode foresees.

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks, each in an environment of its own below .build/nox.
 
-`make test` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`, `nox -s
-explore`. They work from a plain checkout in any folder: what needs the path
-ansible_collections/kubeops/ node_maintenance gets it here, as a link (Python, Ansible) or as a copy
+`make test-whole` runs all; one alone: `nox -s unit -- -k budgets`, `nox -s "unit(core-2.16)"`,
+`nox -s explore`. They work from a plain checkout in any folder: what needs the path
+ansible_collections/kubeops/node_maintenance gets it here, as a link (Python, Ansible) or as a copy
 (ansible-test and antsibull-docs look at the real path).
 """
 
@@ -88,7 +88,7 @@ LEGS = [
     Leg(core="2.22.0rc1", python="3.13", client="37.0.2", tests=EDGE),
 ]
 CLIENTS = ["29.0.0", "35.0.0"]
-"""The lines of the client that no leg has."""
+"""Other lines of the client, beside those of the legs."""
 NEWEST_CLIENT = "37.0.2"
 # The newest ansible-core that runs on the interpreter of `make`.
 CORE = "2.19.14" if sys.version_info < (3, 12) else "2.21.5"

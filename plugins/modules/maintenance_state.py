@@ -44,7 +44,9 @@ options:
       - With O(state=listed), RV(resumable) shows which run a start with the same input would resume.
     type: dict
   plan:
-    description: With O(state=started), the plan; stored for inspection.
+    description:
+      - With O(state=started), the plan. It is stored with the run, and tells which nodes are left, the numbers of waves, and
+        which nodes wait.
     type: dict
   nodes:
     description:

@@ -93,7 +93,8 @@ options:
   wait_for:
     description:
       - What to wait for. V(gone) means that the pods themselves are gone, V(replacement) that their replacements are
-        ready elsewhere, V(volumes) that their volumes are detached.
+        ready elsewhere, V(volumes) that their volumes are detached. That they are gone is always waited for; given alone,
+        V(gone) waits for nothing else.
       - A replacement for which the scheduler finds no node for 15 seconds is not waited for any longer, if the budget
         of its workload holds without it and other pods of it serve; see RV(nodes[].pending). So it is for one that a
         StatefulSet does not create before an earlier pod is Ready.

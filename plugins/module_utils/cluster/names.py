@@ -3,9 +3,10 @@
 
 """Every name that this collection writes into a cluster.
 
-The protocol defines them: the record and the taint are on the node, everything else is in one
-namespace; users' workloads are never annotated. Pods are, with ``PLANNED``, if a hook asks for it,
-and with ``RELEASED`` and ``UNSERVED`` while they are replaced; ``READY_TO_MOVE`` is theirs to set.
+The protocol defines them: the record and the taint are on the node, guards beside their workloads,
+everything else in one namespace; users' workloads are never annotated. Pods are, with ``PLANNED``,
+if a hook asks for it, with ``RELEASED`` and ``UNSERVED`` while they are replaced, and with their
+deletion cost while they are surged; ``READY_TO_MOVE`` is theirs to set.
 """
 
 from __future__ import annotations

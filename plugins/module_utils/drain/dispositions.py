@@ -206,7 +206,7 @@ def routes(
     ``known`` are the UIDs of the pods that were there when the drain began; ``None``: it begins
     now. ``unreplaced``: why no replacement of pods of these workloads came to serve, by their UIDs.
     The snapshot needs nodes, pods, budgets, leases and the kinds of the pods' controllers; claims
-    and volumes if ``volumes.claimants`` says so, others if ``replacing.kinds``.
+    and volumes if ``devices.volume_claimants`` says so, others if ``replacement.kinds``.
 
     Raises:
         ValueError: ``pod_selector`` is not a label selector.

@@ -33,7 +33,7 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.state imp
 
 @dataclass(frozen=True)
 class RoutingContext:
-    """What all pods share; ``known`` and ``unreplaced`` as in ``migrate.routes``."""
+    """What all pods share; ``known`` and ``unreplaced`` as in ``dispositions.routes``."""
 
     snapshot: snapshots.Snapshot
     choices: drain_policy.DrainPolicy

@@ -1,7 +1,9 @@
 # Copyright: Contributors to the kubeops.node_maintenance collection
 # SPDX-License-Identifier: BSD-2-Clause
 
-"""The lines that ``plan`` and ``recover`` show."""
+"""The lines that ``plan`` and ``recover`` show, and what playbooks announce: when a maintenance
+takes place, and where its webhook is.
+"""
 
 from __future__ import annotations
 
@@ -149,9 +151,6 @@ def _trace(trace: call_results.Entry) -> str:
     facts = {"run": trace["run"], "started by": trace["by"], "since": trace["since"]}
     words += [f"{word} {fact}" for word, fact in facts.items() if fact]
     return ", ".join([*words, "its run is alive" if trace["alive"] else "no live run"])
-
-
-# What the playbooks announce: when a maintenance takes place, and where its webhook is.
 
 
 def recovery(answers: call_results.Answers, *, check: bool) -> dict[str, list[str]]:

@@ -79,11 +79,12 @@ class Record:
     ``label/<key>``; ``lease`` is ``<namespace>/<name>`` of the lock; ``since`` is RFC 3339.
     ``conditions`` are the node conditions that we may set, by type, as they were before (``None``:
     not there); empty if none is to be set. ``hooks`` says how far calls of hooks are, see
-    ``hooks.Call``. ``moved`` is how many pods have left the node by the drains that emptied it,
-    ``leaving`` how many had to when the drain began that has not. ``awaits`` are the workloads and
-    ``volumes`` the names of those that have to follow the pods that leave: written before the first
-    of these goes, so that whoever continues waits for the same. At step ``drained`` only what the
-    node has to come back for is left of them. Whoever knows the ``nonce`` may act.
+    ``hook_definitions.Call``. ``moved`` is how many pods have left the node by the drains that
+    emptied it, ``leaving`` how many had to when the drain began that has not. ``awaits`` are the
+    workloads and ``volumes`` the names of those that have to follow the pods that leave: written
+    before the first of these goes, so that whoever continues waits for the same. At step
+    ``drained`` only what the node has to come back for is left of them. Whoever knows the ``nonce``
+    may act.
     """
 
     run: str

@@ -4,7 +4,7 @@
 """The lease that says who works on a node or a descheduler right now: taken,
 proven before a write, given up.
 
-As long as it names a heartbeat, that is renewed in its place, see ``heartbeats``;
+As long as it names a heartbeat, that is renewed in its place, see ``run_heartbeats``;
 otherwise it is renewed itself.
 """
 

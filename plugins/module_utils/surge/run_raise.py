@@ -3,7 +3,7 @@
 
 """Raising surges and undoing them: one small state machine for each workload, stepped by a loop.
 
-``plan`` (nothing is written yet) -> ``current`` (another run has it) -> ``raise`` -> ``wait`` ->
+``plan`` (nothing is written yet) -> ``of_other_run`` -> ``raise`` -> ``wait`` ->
 ``ready``, and from anywhere ``undo`` -> ``undone``, after which a surge that only blocked
 another is planned anew.
 """

@@ -273,7 +273,7 @@ def _foresee(snapshot: Snapshot, scheduler: filters.Filters, raw: Json) -> Fores
 
 
 def _cost(gone: Sequence[Json], node: str) -> tuple[int, ...] | None:
-    """What the scheduler weighs of pods that it preempted on the node, as `preemption.Eviction.cost` has it."""
+    """What the scheduler weighs of pods that it preempted on the node, as `forecast.Eviction.cost` has it."""
     values = [int(pod["spec"].get("priority") or 0) for pod in gone if pod["spec"].get("nodeName") == node]
     return (max(values), sum(one + forecast.EACH for one in values), len(values)) if values else None
 
