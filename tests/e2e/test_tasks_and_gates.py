@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,23 @@ def test_a_node_that_stayed_out_is_released_by_hand(arena: Arena, play: Player, 
         assert run.ok, run.text
     # It was the last node of its run: nothing is left to resume, and so nothing is left.
     seen.all_held()
+
+
+@pytest.mark.whole
+def test_a_release_tells_what_its_run_still_has_to_do(arena: Arena, play: Player) -> None:
+    here, later, _unused = arena.nodes(3)
+    hosts, tasks = play.hosts([here, later]), play.tasks(FAIL)
+    run = play("maintain", inventory=hosts, maintain_nodes=[here, later], maintain_tasks=tasks)
+    stays_out(arena, run, here)
+    assert not arena.is_cordoned(later)
+    run = play("release", maintain_nodes=[here])
+    assert run.ok, run.text
+    told = re.search(rf"Run (\w+) still has to maintain {later}: the same command resumes it", run.text)
+    assert told, run.text
+    assert arena.find("ConfigMap", f"run-{told[1]}", OWN_NAMESPACE)
+    run = play("recover", recover_run=told[1])
+    assert run.ok, run.text
+    assert arena.find("ConfigMap", f"run-{told[1]}", OWN_NAMESPACE) is None
 
 
 @pytest.mark.whole
