@@ -141,6 +141,9 @@ def _any(condition: str, effect: str) -> objects.Raw:
 
 
 CORDON: objects.Raw = {"key": names.UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
+OURS: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
+OF_MAINTENANCE = frozenset({names.TAINT_KEY, names.UNSCHEDULABLE_TAINT})
+"""Keys of the taints of nodes that are out of service."""
 
 DAEMON_TOLERATIONS: tuple[objects.Raw, ...] = (
     *(_any(condition, "NoExecute") for condition in ("not-ready", "unreachable")),

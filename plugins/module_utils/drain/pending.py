@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     decoding,
-    names,
     node_affinity,
     node_taints,
     objects,
@@ -173,17 +172,15 @@ def holding(
     return next((short[owner.uid] for owner in owners if owner and owner.uid in short), None)
 
 
-PASSING = (names.TAINT_KEY, names.UNSCHEDULABLE_TAINT)
-"""Keys of taints of nodes that are out of service."""
-
-
 def only_its_node(snapshot: snapshots.Snapshot, pod: objects.Pod) -> bool:
     """Whether no other node takes such a pod by its labels and taints,
     also once all that are out of service are back.
     """
     for node in snapshot.nodes.values():
         if node.name != pod.node and node_affinity.selects(pod.placed, node):
-            lasting = [taint for taint in node.taints if taint.get("key") not in PASSING]
+            lasting = [
+                taint for taint in node.taints if taint.get("key") not in node_taints.OF_MAINTENANCE
+            ]
             if not node_taints.untolerated(pod.tolerations, lasting):
                 return False
     return True

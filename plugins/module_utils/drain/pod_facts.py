@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     gangs,
-    names,
     node_taints,
     objects,
     operators,
@@ -88,10 +87,9 @@ class RoutingContext:
         """The taints that keep pods off the node in its maintenance,
         and whether it has been emptied already.
         """
-        ours: objects.Raw = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
         record = self._record_of(node)
         if record is None:
-            return (node_taints.CORDON, ours), False
+            return (node_taints.CORDON, node_taints.OURS), False
         return (node_taints.CORDON, *record.added), record.step != "cordoned"
 
     def run_of(self, node: str) -> str | None:

@@ -67,7 +67,11 @@ NOTHING = Expected()
 
 def state_before(node: objects.Node) -> node_records.Prior:
     """What a record keeps of a node that is about to be cordoned, for the gates to compare with."""
-    hard = [one for one in node.taints if node_taints.hard(one) and not _of_cordon(one)]
+    hard = [
+        taint
+        for taint in node.taints
+        if node_taints.hard(taint) and taint.get("key") not in node_taints.OF_MAINTENANCE
+    ]
     bad = [kind for kind in PROBLEMS if node.conditions.get(kind) == "True"]
     return {"taints": sorted(map(_name, hard)), "conditions": bad}
 
@@ -134,10 +138,6 @@ def _name(taint: objects.Raw) -> str:
     return f"{taint.get('key')}:{taint.get('effect')}"
 
 
-def _of_cordon(taint: objects.Raw) -> bool:
-    return taint.get("key") in (names.TAINT_KEY, names.UNSCHEDULABLE_TAINT)
-
-
 def _new_taints(
     node: objects.Node, record: node_records.Record | None, expected: Expected
 ) -> tuple[objects.Raw, ...]:
@@ -150,7 +150,7 @@ def _new_taints(
     ours = record.added if record else ()
     found = []
     for taint in node.taints:
-        if not node_taints.hard(taint) or _of_cordon(taint):
+        if not node_taints.hard(taint) or taint.get("key") in node_taints.OF_MAINTENANCE:
             continue
         if any(node_taints.same_taint(taint, one) for one in ours):
             continue

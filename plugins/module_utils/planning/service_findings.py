@@ -15,7 +15,6 @@ import typing as t
 
 from ansible_collections.kubeops.node_maintenance.plugins.module_utils.cluster import (
     index_keys,
-    names,
     node_taints,
     objects,
     serving,
@@ -30,8 +29,6 @@ from ansible_collections.kubeops.node_maintenance.plugins.module_utils.pods impo
     drain_policy,
     readiness,
 )
-
-OURS = {"key": names.TAINT_KEY, "effect": "NoSchedule"}
 
 
 def might_serve(plans: t.Iterable[drain_policy.PodPlan]) -> list[objects.Pod]:
@@ -93,7 +90,7 @@ def _with_address(snapshot: snapshots.Snapshot, pod: objects.Pod) -> list[object
 def _remedy(pod: objects.Pod) -> str:
     if pod.owner is None or pod.owner.kind != "DaemonSet":
         return ""
-    if not node_taints.untolerated(pod.tolerations, (node_taints.CORDON, OURS)):
+    if not node_taints.untolerated(pod.tolerations, (node_taints.CORDON, node_taints.OURS)):
         return "It tolerates our taint, so no rule can move it: it would be there again at once."
     rule = f"{{owners: [DaemonSet/{pod.owner.name}], namespaces: [{pod.namespace}], last: true}}"
     return (
