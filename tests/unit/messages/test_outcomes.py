@@ -105,6 +105,13 @@ def test_the_guide_has_the_outcomes_of_a_report() -> None:
     assert re.findall(r"``(\w+)``", told)[1:] == list(t.get_args(model.Outcome))
 
 
+def test_the_runbook_says_how_to_go_on_after_each_failure_of_a_node() -> None:
+    guide = (HERE / "docs/docsite/rst/guide_runbook.rst").read_text()
+    table = guide.partition("What to do with each failure\n")[2].partition(".. _ansible_collections")[0]
+    failures = {one.value for one in (*outcomes.CordonOutcome, *outcomes.DrainOutcome) if one.failed}
+    assert failures <= set(re.findall(r"``(\w+)``", "\n".join(re.findall(r"^   \* - (.*)", table, re.MULTILINE))))
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_member_is_its_word_however_it_is_written(member: Outcome) -> None:
     assert member.meaning
