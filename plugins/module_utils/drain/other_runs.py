@@ -50,33 +50,29 @@ def findings(
         ]
     if record is None:
         return []
-    where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if run == record.run:
         message = (
             f"Node {node.name} already belongs to this run, which resumes at step {record.step}."
         )
         return [_finding("resumed", "info", node, message)]
     if record.step == "parked":
-        message = f"Node {node.name} was left out of service by {where}; nobody works on it."
+        message = f"Node {node.name} was left out of service by {record.whose}; nobody works on it."
         return [_finding("parked", "info", node, message, "It is adopted as it is.")]
     recover = f"`{commands.undo(record.run)}`"
     if record.step == "out":
         message = (
-            f"Node {node.name} is out of service for the tasks of {where}, "
+            f"Node {node.name} is out of service for the tasks of {record.whose}, "
             "which may still run on the host."
         )
-        remedy = (
-            "If they are not, run its playbook again with "
-            f"{commands.resume(record.run)}, or {recover}."
-        )
+        remedy = node_records.once_over(record.run)
         return [_finding("out", "blocker", node, message, remedy)]
     namespace, _slash, name = record.lease.partition("/")
     leases = tuple(leases)
     if alive(objects.find(leases, namespace, name), now, leases):
-        message = f"Node {node.name} is held by {where}."
+        message = f"Node {node.name} is held by {record.whose}."
         remedy = "Wait until that run ends. If it was killed, its lock expires within a minute."
         return [_finding("held", "blocker", node, message, remedy)]
-    message = f"Node {node.name} was abandoned by {where}; its lock has expired."
+    message = f"Node {node.name} was abandoned by {record.whose}; its lock has expired."
     return [
         _finding(
             "abandoned",

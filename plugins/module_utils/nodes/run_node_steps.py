@@ -277,10 +277,9 @@ def _may_adopt(options: CordonOptions, record: node_records.Record, run_id: str)
 
 
 def _why_not_ours(name: str, record: node_records.Record, options: CordonOptions) -> str:
-    where = f"run {record.run} of {record.by} (since {record.since}, step {record.step})"
     if record.step == "out":
-        text = f"Node {name} is out of service for the tasks of {where}"
+        text = f"Node {name} is out of service for the tasks of {record.whose}"
         text = f"{text}, which may still be running on the host."
         return f"{text} {node_records.once_over(record.run)}"
     may_not = f"a call of another start may not bring it to {options.state}"
-    return f"Node {name} belongs to {where}; {may_not}."
+    return f"Node {name} belongs to {record.whose}; {may_not}."

@@ -249,8 +249,7 @@ def way(
             f"Node {name} is out of service for the tasks of {of}, "
             "which may still be running on the host."
         )
-        again = f"run its playbook again with {commands.resume(record.run)}, or {by_name}"
-        return outcomes.StateOutcome.LEFT, f"{text} If they are not: {again}."
+        return outcomes.StateOutcome.LEFT, f"{text} {node_records.once_over(record.run)}"
     if record.step in ("parked", "out") or (record.step == "returning" and not is_done):
         text = (
             f"Node {name} is at step {record.step} of {of}, so it has to pass the gates "

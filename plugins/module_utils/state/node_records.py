@@ -122,12 +122,16 @@ class Record:
             return not named and nonce != self.nonce and self.step != "parked"
         return nonce != self.nonce or not (nonce or named)
 
+    @property
+    def whose(self) -> str:
+        """The run that has the node, in words."""
+        return f"run {self.run} of {self.by} (since {self.since}, step {self.step})"
+
     def owner(self, node: str) -> str:
         """Who has the node, for a caller that does not have it."""
         return (
-            f"Node {node} belongs to run {self.run} of {self.by} (since {self.since}, step "
-            f"{self.step}). Once nobody works on it, adopt it with node_cordon, state returning "
-            f"or cordoned, or with `{commands.undo(self.run)}`."
+            f"Node {node} belongs to {self.whose}. Once nobody works on it, adopt it with "
+            f"node_cordon, state returning or cordoned, or with `{commands.undo(self.run)}`."
         )
 
     @property
