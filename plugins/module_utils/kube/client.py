@@ -31,7 +31,9 @@ _LIST_SECONDS = 60.0
 _ALL_SENT = "k8s.io/initial-events-end"
 """The annotation of the bookmark after the last object of a watch that begins as a list."""
 SILENCE_SECONDS = 75.0
-"""Seconds of silence after which a watch is dead: a server sends a bookmark about once a minute."""
+"""Seconds of silence after which a watch is opened anew: a server sends a bookmark about once a
+minute, unless nothing of the kind has changed in the whole cluster.
+"""
 _REFUSALS = (errors.Forbidden, errors.Unauthorized)
 _TRIED_AGAIN = (*_REFUSALS, errors.Unreachable, errors.Overloaded)
 PATIENCE = 60.0
