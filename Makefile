@@ -86,9 +86,9 @@ lab-down: $(READY) ## deletes the lab LAB_NAME
 lint: $(READY) ## style, types, documentation, sanity
 	@python -m nox --session lint sanity
 
-check: $(READY) ## style, types, and the unit tests of one ansible-core: before each commit
+check: $(READY) ## style, types, and the unit tests of one ansible-core that start no playbook: before each commit
 	@rm -f $(TIMES)
-	@$(MAKE) --jobs=2 test-unit-core-2.19 test-lint
+	@QUICK=1 $(MAKE) --jobs=2 test-unit-core-2.19 test-lint
 	@$(show-times)
 
 test: $(READY) ## the tests; of those in the lab, and of the orders that are explored, a fixed sample

@@ -330,7 +330,9 @@ def unit(session: nox.Session, leg: Leg) -> None:
             "distlib",
         ]
         session.install(PINS, *packages, *tools)
-    left_out = [] if os.environ.get("WHOLE") else [f"--ignore=tests/unit/{path}" for path in TOOLS]
+    others = [] if os.environ.get("WHOLE") else [*TOOLS]
+    others += PLAYING if os.environ.get("QUICK") else ()
+    left_out = [f"--ignore=tests/unit/{path}" for path in others]
     session.run(
         "pytest", *SIDE_BY_SIDE, "--durations=10", *(session.posargs or [*left_out, *leg.tests])
     )
@@ -340,6 +342,18 @@ TOOLS = ("bench", "chaos", "lab/test_reruns.py", "lab/test_sharing.py")
 """Tests of the benchmark and of tools for tests: with `WHOLE` only,
 because every use of these shows the same.
 """
+PLAYING = (
+    "ansible/test_cluster_nodes.py",
+    "lab/test_release.py",
+    "playbooks/test_hosts_in_reach.py",
+    "playbooks/test_playbooks.py",
+    "playbooks/test_reboot_required.py",
+    "playbooks/test_roles_that_fail.py",
+    "playbooks/test_screen.py",
+    "playbooks/test_screen_in_pipes.py",
+    "playbooks/test_wave_fact.py",
+)
+"""Tests that start ansible-playbook, some for seconds: not with `QUICK`."""
 
 
 BACKGROUND = [
