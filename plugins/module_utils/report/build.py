@@ -114,20 +114,17 @@ def sums_of_wave(report: model.Report, mark: str) -> stored_objects.Sums:
     record says since when, and how many pods have left it.
     """
     out = [node for node in report.nodes if node.spans and node.spans[-1].open]
-    dark: list[tuple[str, str, model.Span]] = []
+    dark = []
     for service in report.services:
-        dark += [(service.namespace, service.name, span) for span in service.dark]
-    dark.sort(key=lambda one: -one[2].seconds)
-    longest = []
-    for namespace, name, span in dark[: stored_objects.MAX_DARK_SPANS]:
-        start, end = (str(text.rfc3339(at)) for at in (span.start, span.end))
-        longest.append((namespace, name, start, end))
+        for span in service.dark:
+            start, end = (str(text.rfc3339(at)) for at in (span.start, span.end))
+            dark.append((service.namespace, service.name, start, end))
     return stored_objects.Sums(
         pods_moved=report.totals.pods_moved - sum(node.pods_moved or 0 for node in out),
         # Their time goes on, and counts when they are back.
         out_seconds=0.0 if out else report.totals.out_seconds,
         watched_seconds=report.totals.watched_seconds,
-        dark=tuple(longest),
+        dark=stored_objects.longest(dark),
         mark=mark,
     )
 

@@ -66,7 +66,7 @@ class Sums:
             self.pods_moved + other.pods_moved,
             round(self.out_seconds + other.out_seconds, 3),
             round(self.watched_seconds + other.watched_seconds, 3),
-            tuple(sorted((*self.dark, *other.dark), key=_length, reverse=True)[:MAX_DARK_SPANS]),
+            longest((*self.dark, *other.dark)),
             other.mark,
         )
 
@@ -74,9 +74,16 @@ class Sums:
 NOTHING = Sums()
 
 
+def longest(dark: t.Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """The dark spans that are kept."""
+    return tuple(sorted(dark, key=_length, reverse=True)[:MAX_DARK_SPANS])
+
+
 def _length(span: tuple[str, ...]) -> float:
     """Seconds of a dark span, 0 if it cannot be read."""
-    begun, ended = (decoding.moment(at) for at in (*span[2:4], "", "")[:2])
+    if len(span) != 4:
+        return 0.0
+    begun, ended = decoding.moment(span[2]), decoding.moment(span[3])
     return (ended - begun).total_seconds() if begun and ended else 0.0
 
 
